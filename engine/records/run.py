@@ -1,0 +1,143 @@
+"""A run: one graph on one target, everything asked and everything seen."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import AwareDatetime, BaseModel, Field
+
+from engine.graph.spec import GraphSpec
+from engine.graph.tensors import FROZEN
+from engine.records.environment import Environment
+from engine.records.plan import OutputAccuracy, PlanRecord, Status, Timings
+
+FORMAT_VERSION = 1
+
+
+class RunKind(StrEnum):
+    """``sweep``: plans were measured on a GPU; ``plan``: plans were listed and built only."""
+
+    SWEEP = "sweep"
+    PLAN = "plan"
+
+
+class RunStatus(StrEnum):
+    """Life of a run. ``interrupted``: the process that ran it went away; what it had recorded is kept."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Source(StrEnum):
+    """Where a target's description comes from; it stands beside the target wherever it is shown."""
+
+    DEVICE = "this machine's GPU"
+    READ_OFF = "read off a device"
+    SPECIFICATION = "public specification"
+    FILE = "properties file"
+
+
+class TargetInfo(BaseModel):
+    """The GPU that plans are for. ``sm`` is 90 for compute capability 9.0."""
+
+    model_config = FROZEN
+
+    name: str
+    gpu_name: str
+    sm: int = Field(ge=10)
+    memory_bytes: int = Field(ge=1)
+    source: Source
+
+
+class Refusal(BaseModel):
+    """cuDNN's answer to a graph it has no plan for: its message and the innermost reason of each engine or check."""
+
+    model_config = FROZEN
+
+    message: str
+    reasons: tuple[str, ...] = ()
+
+
+class SweepOptions(BaseModel):
+    """What was asked for, apart from what was seen. ``compute_cache``: the driver's cache of compiled kernels during
+    builds."""
+
+    model_config = FROZEN
+
+    modes: tuple[str, ...] = ("A", "B", "FALLBACK")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    compute_cache: bool = False
+
+
+class Baseline(BaseModel):
+    """torch eager on the same data, timed the same way."""
+
+    model_config = FROZEN
+
+    name: str
+    accuracy: tuple[OutputAccuracy, ...]
+    timings: Timings | None
+    message: str | None = None
+
+
+class RunRecord(BaseModel):
+    """Everything of a run but the serialized plans, which stand beside it by their SHA-256.
+
+    ``id``: 32 hex digits. ``parameters``: the pipeline's, as texts. ``title``: what the owner calls it, "" until
+    renamed.
+    """
+
+    model_config = FROZEN
+
+    format_version: int = FORMAT_VERSION
+    id: str = Field(pattern=r"^[0-9a-f]{32}$")
+    kind: RunKind
+    status: RunStatus
+    pipeline: str
+    parameters: dict[str, str]
+    graph: GraphSpec
+    target: TargetInfo
+    environment: Environment
+    options: SweepOptions
+    started_at: AwareDatetime
+    finished_at: AwareDatetime | None = None
+    title: str = Field(default="", max_length=200)
+    message: str | None = None
+    refusal: Refusal | None = None
+    baseline: Baseline | None = None
+    plans: tuple[PlanRecord, ...] = ()
+
+    @property
+    def graph_id(self) -> str:
+        """The graph's hash."""
+        return self.graph.graph_id
+
+    def timed(self) -> list[PlanRecord]:
+        """Right and measured plans, fastest hot median first. A plan whose result is wrong is never among them."""
+        plans = [p for p in self.plans if p.status is Status.OK and p.timings is not None]
+        return sorted(plans, key=lambda p: p.timings.hot.median_us if p.timings else float("inf"))
+
+    @property
+    def best(self) -> PlanRecord | None:
+        """The fastest right plan by hot median."""
+        return next(iter(self.timed()), None)
+
+    @property
+    def first_pick(self) -> PlanRecord | None:
+        """The plan that heuristics mode A lists first (then B, then FALLBACK): what a program gets that does not
+        sweep."""
+        for mode in self.options.modes:
+            for plan in self.plans:
+                if plan.modes.get(mode) == 0:
+                    return plan
+        return None
+
+    @property
+    def label(self) -> str:
+        """How a run is named where its title is empty: "recorded on ..." is the pages' business, this is what and
+        when."""
+        return self.title or f"{self.pipeline} {self.started_at:%Y-%m-%d %H:%M} UTC"
