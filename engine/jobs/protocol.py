@@ -1,0 +1,166 @@
+"""JSON lines between a parent and its worker processes.
+
+A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}`` and ends
+each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB: serialized plans
+travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and stdout itself is pointed
+at stderr, because libraries print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+LINE_LIMIT = 64 * 1024
+ROOT = Path(__file__).resolve().parents[2]
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class ProtocolError(RuntimeError):
+    """The other side sent something that is not a line of this protocol."""
+
+
+class Channel:
+    """The worker's side. Make it before anything that may print is imported."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "wb", buffering=0)
+        os.dup2(2, 1)
+        self._lock = threading.Lock()
+
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Requests until the parent closes the pipe; then the worker should end."""
+        for line in sys.stdin.buffer:
+            yield json.loads(line)
+
+    def send(self, request: Mapping[str, Any], event: str, **content: Any) -> None:
+        """Answer a request with one event."""
+        line = json.dumps({"id": request["id"], "event": event, **content}, separators=(",", ":")).encode()
+        if len(line) >= LINE_LIMIT:
+            raise ProtocolError(f"a {event} event of {len(line)} bytes does not fit a line of {LINE_LIMIT}")
+        with self._lock:
+            self._out.write(line + b"\n")
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that started it ends: a build can hold the GIL for seconds, so
+    noticing a closed pipe is not enough. Called first thing in a worker; ends at once if the parent is already gone."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
+
+
+class Child:
+    """The parent's side of one worker process: its own process group, a reader thread, and the tail of its stderr.
+
+    Start it from a thread that outlives it (see ``die_with_parent``). Not safe for use from several threads, but for ``kill``.
+    """
+
+    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+        self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._stderr: deque[str] = deque(maxlen=40)
+        self._last_id = 0
+        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id, which is also its process group."""
+        return self._process.pid
+
+    def send(self, op: str, **content: Any) -> int:
+        """Send a request; gives its id. Raises BrokenPipeError when the worker is gone."""
+        assert self._process.stdin is not None
+        self._last_id += 1
+        line = json.dumps({"id": self._last_id, "op": op, **content}, separators=(",", ":")).encode()
+        if len(line) >= LINE_LIMIT:
+            raise ProtocolError(f"a {op} request of {len(line)} bytes does not fit a line of {LINE_LIMIT}")
+        self._process.stdin.write(line + b"\n")
+        self._process.stdin.flush()
+        return self._last_id
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next event; None when the worker has ended. Raises TimeoutError, or ProtocolError on a line that is none."""
+        try:
+            event = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError from None
+        if event is None:
+            self._events.put(None)
+        elif "garbage" in event:
+            raise ProtocolError(f"the worker wrote a line that is no event: {event['garbage']!r}")
+        return event
+
+    def describe_end(self) -> str:
+        """How the process ended, with the last lines it wrote to stderr."""
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "still running"
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        tail = "\n".join(self._stderr).strip()
+        return f"{how}; its last words: {tail}" if tail else how
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Let the worker end by closing its pipe; kill it when it does not."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the worker's whole process group at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as pipe:
+            while line := pipe.readline(LINE_LIMIT + 1):
+                self._events.put(_parse(line))
+        self._events.put(None)
+
+    def _drain(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as pipe:
+            for line in pipe:
+                self._stderr.append(line.decode(errors="replace").rstrip()[:500])
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {"garbage": line[:200].decode(errors="replace")}
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not isinstance(event.get("id"), int):
+        return {"garbage": line[:200].decode(errors="replace")}
+    return event
