@@ -62,11 +62,17 @@ class Pipeline(Generic[P]):
     build: Callable[[P], GraphSpec]
 
     def parse(self, given: Mapping[str, Any]) -> P:
-        """Parameters from texts or values; raises InvalidInput with one FieldError per wrong field."""
+        """Parameters from texts or values; raises InvalidInput with one FieldError per wrong field. An empty text for
+        an optional parameter is its default, as ``texts`` writes it."""
+        optional = {field.letter for field in self.fields() if field.optional}
         try:
-            return self.parameters(**given)
+            return self.parameters(**{k: v for k, v in given.items() if v != "" or k not in optional})
         except ValidationError as error:
             raise InvalidInput(*(self._explain(dict(e)) for e in error.errors())) from None
+
+    def texts(self, parameters: P) -> dict[str, str]:
+        """Every parameter as the text that a form, a flag, a URL or a record writes; ``parse`` reads it back."""
+        return {letter: text_of(getattr(parameters, letter)) for letter in self.parameters.model_fields}
 
     def graph(self, given: Mapping[str, Any]) -> GraphSpec:
         """The graph for these parameters; raises InvalidInput for illegal values and for shapes that do not fit
@@ -112,14 +118,16 @@ def _rule(field: ParameterField) -> str:
 def _remedy(field: ParameterField) -> str:
     if field.default is None:
         return "Leave it empty for the default."
-    default = (
-        "on"
-        if field.default is True
-        else "off"
-        if field.default is False
-        else getattr(field.default, "value", field.default)
-    )
-    return f"The default is {default}."
+    return f"The default is {text_of(field.default)}."
+
+
+def text_of(value: Any) -> str:
+    """A parameter's value as people write it: "on" and "off", and nothing for an optional one left alone."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value.value) if isinstance(value, Enum) else str(value)
 
 
 def find(catalogue: Mapping[str, Pipeline[Any]], name: str) -> Pipeline[Any]:
