@@ -111,15 +111,19 @@ class GraphBuilder:
     """Writes a GraphSpec the way one says it: inputs, then operations, then which results are outputs.
 
     Real tensors get uids 1, 2, 3, ... in the order they are named (inputs and scalars first, then outputs), virtual
-    ones from 101.
+    ones from 101. ``strides`` maps the dims of a result to its strides, as cuDNN infers them: an image keeps its layout
+    from one operation to the next.
     """
 
-    def __init__(self, io_dtype: DataType) -> None:
+    def __init__(
+        self, io_dtype: DataType, strides: Callable[[tuple[int, ...]], tuple[int, ...]] = packed_strides
+    ) -> None:
         self._io_dtype = io_dtype
+        self._strides = strides
         self._tensors: dict[str, TensorSpec] = {}
         self._operations: list[dict[str, Any]] = []
         self._kinds: list[type[Operation]] = []
-        self._outputs: dict[str, tuple[str, tuple[int, ...] | None, DataType]] = {}
+        self._outputs: dict[str, tuple[str, DataType]] = {}
 
     def input(self, name: str, dims: tuple[int, ...], strides: tuple[int, ...] | None = None) -> str:
         """Declare a real input in the I/O type; gives back its name."""
@@ -136,20 +140,14 @@ class GraphBuilder:
         specs = {port: self._tensors[tensor] for port, tensor in inputs.items()}
         draft = kind(name=name, inputs={p: t.uid for p, t in specs.items()}, outputs={"out": 1}, **attributes)
         dims = draft.infer(specs)["out"]
-        made = self._add(f"{name}.out", dims, packed_strides(dims), DataType.FP32, Role.VIRTUAL)
+        made = self._add(f"{name}.out", dims, self._strides(dims), DataType.FP32, Role.VIRTUAL)
         self._kinds.append(kind)
         self._operations.append({"name": name, "inputs": inputs, "outputs": {"out": made}, **attributes})
         return made
 
-    def output(
-        self,
-        tensor: str,
-        name: str,
-        strides: Callable[[tuple[int, ...]], tuple[int, ...]] = packed_strides,
-        dtype: DataType | None = None,
-    ) -> None:
-        """Make a result real, under a name people know; ``strides`` maps its dims to its strides."""
-        self._outputs[tensor] = (name, strides(self._tensors[tensor].dims), dtype or self._io_dtype)
+    def output(self, tensor: str, name: str, dtype: DataType | None = None) -> None:
+        """Make a result real, under a name people know."""
+        self._outputs[tensor] = (name, dtype or self._io_dtype)
 
     def _add(
         self,
@@ -173,8 +171,8 @@ class GraphBuilder:
         virtual = [t for t in self._tensors.values() if t.role is Role.VIRTUAL and t.name not in self._outputs]
         for uid, tensor in enumerate(given, 1):
             final[tensor.name] = tensor.model_copy(update={"uid": uid})
-        for uid, (made, (name, strides, dtype)) in enumerate(self._outputs.items(), len(given) + 1):
-            update = {"uid": uid, "name": name, "strides": strides, "dtype": dtype, "role": Role.OUTPUT}
+        for uid, (made, (name, dtype)) in enumerate(self._outputs.items(), len(given) + 1):
+            update = {"uid": uid, "name": name, "dtype": dtype, "role": Role.OUTPUT}
             final[made] = self._tensors[made].model_copy(update=update)
         for uid, tensor in enumerate(virtual, 101):
             final[tensor.name] = tensor.model_copy(update={"uid": uid})

@@ -42,7 +42,7 @@ def build(parameters: ConvReluParameters, *, bias: bool) -> GraphSpec:
     """relu(conv(X, W) [+ bias])."""
     p = parameters
     strides = partial(image_strides, layout=p.layout)
-    g = GraphBuilder(p.dtype)
+    g = GraphBuilder(p.dtype, strides)
     x = g.input("X", (p.n, p.c, p.h, p.w), strides((p.n, p.c, p.h, p.w)))
     w = g.input("W", (p.k, p.c, p.r, p.s), strides((p.k, p.c, p.r, p.s)))
     out = g.apply(
@@ -57,7 +57,7 @@ def build(parameters: ConvReluParameters, *, bias: bool) -> GraphSpec:
         b = g.input("bias", (1, p.k, 1, 1), strides((1, p.k, 1, 1)))
         out = g.apply(Binary, "bias", {"x": out, "operand": b}, mode="add")
     out = g.apply(Unary, "relu", {"x": out}, mode="relu")
-    g.output(out, "Y", strides)
+    g.output(out, "Y")
     return g.build()
 
 
