@@ -1,9 +1,9 @@
 """JSON lines between a parent and its worker processes.
 
-A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}`` and ends
-each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB: serialized plans
-travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and stdout itself is pointed
-at stderr, because libraries print.
+A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}`` and
+ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB: serialized
+plans travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and stdout itself is
+pointed at stderr, because libraries print.
 """
 
 from __future__ import annotations
@@ -24,11 +24,22 @@ from typing import Any
 
 LINE_LIMIT = 64 * 1024
 ROOT = Path(__file__).resolve().parents[2]
+# How long a killed process may take to be gone: one that sleeps inside the GPU driver is left behind, not waited for.
+KILL_WAIT_S = 2.0
+_PARENT = "PLANSCOPE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class ProtocolError(RuntimeError):
     """The other side sent something that is not a line of this protocol."""
+
+
+class JobError(RuntimeError):
+    """A job cannot go on; the message is for the person who asked for it."""
+
+
+class JobCancelled(Exception):
+    """Somebody asked for the job to end."""
 
 
 class Channel:
@@ -54,24 +65,25 @@ class Channel:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the thread that started it ends: a build can hold the GIL for seconds, so
-    noticing a closed pipe is not enough. Called first thing in a worker; ends at once if the parent is already gone."""
+    """Ask the kernel to kill this process when the thread that started it ends: a build can hold the GIL for seconds,
+    so noticing a closed pipe is not enough. Called first thing in a worker; ends at once if the parent is already gone."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:
+    # Not "is it 1": in a container the server may well be process 1.
+    if os.environ.get(_PARENT) not in (None, str(os.getppid())):
         os._exit(1)
 
 
 class Child:
     """The parent's side of one worker process: its own process group, a reader thread, and the tail of its stderr.
 
-    Start it from a thread that outlives it (see ``die_with_parent``). Not safe for use from several threads, but for ``kill``.
+    Start it from a thread that outlives it (see ``die_with_parent``). Only ``kill`` may be called from other threads.
     """
 
     def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **(environment or {}), _PARENT: str(os.getpid())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -80,8 +92,9 @@ class Child:
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._stderr: deque[str] = deque(maxlen=40)
         self._last_id = 0
+        self._drainer = threading.Thread(target=self._drain, daemon=True)
+        self._drainer.start()
         threading.Thread(target=self._read, daemon=True).start()
-        threading.Thread(target=self._drain, daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -100,7 +113,7 @@ class Child:
         return self._last_id
 
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
-        """The next event; None when the worker has ended. Raises TimeoutError, or ProtocolError on a line that is none."""
+        """The next event; None when the worker has ended. Raises TimeoutError, or ProtocolError on any other line."""
         try:
             event = self._events.get(timeout=timeout_s)
         except queue.Empty:
@@ -117,6 +130,7 @@ class Child:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return "still running"
+        self._drainer.join(timeout=1)  # What it wrote last may still be in the pipe.
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
         tail = "\n".join(self._stderr).strip()
         return f"{how}; its last words: {tail}" if tail else how
@@ -128,19 +142,25 @@ class Child:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Let the worker end by closing its pipe; kill it when it does not."""
-        with contextlib.suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+        self._hang_up()
         try:
             self._process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
-        """End the worker's whole process group at once."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """End the worker's whole process group at once. Returns within KILL_WAIT_S, even where the kernel takes longer."""
+        if self._process.returncode is None:  # Once it has been reaped its number may be somebody else's.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=KILL_WAIT_S)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
