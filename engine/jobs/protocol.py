@@ -1,9 +1,9 @@
 """JSON lines between a parent and its worker processes.
 
-A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}`` and
-ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB: serialized
-plans travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and stdout itself is
-pointed at stderr, because libraries print.
+A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}``
+and ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB:
+serialized plans travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and
+stdout itself is pointed at stderr, because libraries print.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Channel:
 
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it ends: a build can hold the GIL for seconds,
-    so noticing a closed pipe is not enough. Called first thing in a worker; ends at once if the parent is already gone."""
+    so noticing a closed pipe is not enough. Called first thing in a worker; ends it if the parent is already gone."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # Not "is it 1": in a container the server may well be process 1.
     if os.environ.get(_PARENT) not in (None, str(os.getppid())):
@@ -149,7 +149,7 @@ class Child:
             self.kill()
 
     def kill(self) -> None:
-        """End the worker's whole process group at once. Returns within KILL_WAIT_S, even where the kernel takes longer."""
+        """End the worker's whole process group at once. Returns within KILL_WAIT_S, also where the kernel is slower."""
         if self._process.returncode is None:  # Once it has been reaped its number may be somebody else's.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
