@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, Field
@@ -84,6 +85,18 @@ class Baseline(BaseModel):
     message: str | None = None
 
 
+def timed(plans: Iterable[PlanRecord]) -> list[PlanRecord]:
+    """Right and measured plans, fastest hot median first. A plan whose result is wrong is never among them."""
+    right = [p for p in plans if p.status is Status.OK and p.timings is not None]
+    return sorted(right, key=lambda p: p.timings.hot.median_us if p.timings else float("inf"))
+
+
+def first_pick(plans: Iterable[PlanRecord], modes: Iterable[str]) -> PlanRecord | None:
+    """The plan of rank 0 in the first of these heuristics modes that lists any."""
+    at_hand = tuple(plans)
+    return next((p for mode in modes for p in at_hand if p.modes.get(mode) == 0), None)
+
+
 class RunRecord(BaseModel):
     """Everything of a run but the serialized plans, which stand beside it by their SHA-256.
 
@@ -118,8 +131,7 @@ class RunRecord(BaseModel):
 
     def timed(self) -> list[PlanRecord]:
         """Right and measured plans, fastest hot median first. A plan whose result is wrong is never among them."""
-        plans = [p for p in self.plans if p.status is Status.OK and p.timings is not None]
-        return sorted(plans, key=lambda p: p.timings.hot.median_us if p.timings else float("inf"))
+        return timed(self.plans)
 
     @property
     def best(self) -> PlanRecord | None:
@@ -130,11 +142,7 @@ class RunRecord(BaseModel):
     def first_pick(self) -> PlanRecord | None:
         """The plan that heuristics mode A lists first (then B, then FALLBACK): what a program gets that does not
         sweep."""
-        for mode in self.options.modes:
-            for plan in self.plans:
-                if plan.modes.get(mode) == 0:
-                    return plan
-        return None
+        return first_pick(self.plans, self.options.modes)
 
     @property
     def label(self) -> str:
