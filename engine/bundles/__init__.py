@@ -1,0 +1,1 @@
+"""WHAT is handed over: one plan as a zip that loads without Planscope."""
