@@ -7,7 +7,7 @@ from math import prod
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-FROZEN = ConfigDict(frozen=True, strict=True, extra="forbid", ser_json_inf_nan="strings")
+FROZEN = ConfigDict(frozen=True, strict=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 class DataType(StrEnum):

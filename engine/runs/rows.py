@@ -1,0 +1,69 @@
+"""Writing and reading the rows of one run, inside a transaction that the store has begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from engine.graph.errors import InvalidInput, invalid
+from engine.records.plan import PlanRecord
+from engine.records.run import RunRecord
+from engine.runs.schema import PLANS, RUNS, STATE
+from engine.runs.summary import Origin, brief, brief_of_row, summarize
+
+
+def unknown_run(run_id: str) -> InvalidInput:
+    """The complaint about an id that no run has."""
+    return invalid(
+        "run", run_id, "there is no run of this id.", "`runs list` and the Runs page show the ids there are."
+    )
+
+
+def read_head(connection: Connection, run_id: str) -> tuple[RunRecord, Origin]:
+    """A run without its plans, and where it comes from."""
+    row = connection.execute(select(RUNS.c.head, RUNS.c.origin).where(RUNS.c.id == run_id)).one_or_none()
+    if row is None:
+        raise unknown_run(run_id)
+    return RunRecord.model_validate_json(row.head), Origin(row.origin)
+
+
+def save_head(connection: Connection, head: RunRecord, origin: Origin) -> None:
+    """Write a run's head, and everything derived from it and from its plans' rows."""
+    columns = (PLANS.c.key, PLANS.c.plan_name, PLANS.c.status, PLANS.c.modes, PLANS.c.hot_us)
+    rows = connection.execute(select(*columns).where(PLANS.c.run_id == head.id).order_by(PLANS.c.position))
+    summary = summarize(head, (brief_of_row(*row) for row in rows), origin)
+    connection.execute(
+        update(RUNS)
+        .where(RUNS.c.id == head.id)
+        .values(
+            status=head.status,
+            revision=tick(connection),
+            head=head.model_dump_json(exclude={"plans"}),
+            summary=summary.model_dump_json(),
+        )
+    )
+
+
+def save_plans(connection: Connection, run_id: str, plans: Iterable[PlanRecord]) -> None:
+    query = select(func.coalesce(func.max(PLANS.c.position), -1)).where(PLANS.c.run_id == run_id)
+    last = connection.execute(query).scalar_one()
+    for position, plan in enumerate(plans, last + 1):
+        row = {
+            "plan_name": plan.plan_name,
+            "status": plan.status,
+            "modes": json.dumps(plan.modes),
+            "hot_us": brief(plan).hot_us,
+            "blob_sha256": plan.blob_sha256,
+            "record": plan.model_dump_json(),
+        }
+        statement = upsert(PLANS).values(run_id=run_id, key=plan.key, position=position, **row)
+        connection.execute(statement.on_conflict_do_update(index_elements=["run_id", "key"], set_=row))
+
+
+def tick(connection: Connection) -> int:
+    """Count a change; gives the new count."""
+    connection.execute(update(STATE).values(changes=STATE.c.changes + 1))
+    return int(connection.execute(select(STATE.c.changes)).scalar_one())
