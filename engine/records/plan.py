@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import BaseModel, Field, model_validator
 
 from engine.graph.tensors import FROZEN
+from engine.records.gpu_state import GpuState
 from engine.records.samples import Samples
 
 
@@ -77,13 +78,15 @@ class OutputAccuracy(BaseModel):
 class Timings(BaseModel):
     """Samples by regime, never mixed: ``hot`` GPU time by CUDA-graph replay, ``cold`` GPU time with the L2 flushed
     before each
-    execution, ``host`` time the calling thread spends per call."""
+    execution, ``host`` time the calling thread spends per call. ``gpu``: the GPU's state while the hot samples were
+    taken, None where it could not be read."""
 
     model_config = FROZEN
 
     hot: Samples
     cold: Samples
     host: Samples
+    gpu: GpuState | None = None
 
 
 class PlanRecord(BaseModel):

@@ -1,0 +1,22 @@
+"""What a GPU was doing while it was timed: without it, a slower clock looks like a slower plan."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from engine.graph.tensors import FROZEN
+
+
+class GpuState(BaseModel):
+    """Clocks, heat and power at one moment; None where the driver does not tell (a MIG instance, for example).
+
+    ``throttle_reasons``: why the clock is below its maximum, as NVML names the reasons; empty when nothing holds it.
+    """
+
+    model_config = FROZEN
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
