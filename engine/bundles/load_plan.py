@@ -122,6 +122,8 @@ class Plan:
 
     def _load(self, blob: bytes, properties: str | None) -> None:
         cudnn, made_for = self._cudnn, self.manifest["target"]["gpu_name"]
+        if properties is not None and not _has_driver_library():
+            raise BundleError("loading a plan without a GPU takes the driver's library, libcuda.so.1, all the same.")
         try:
             if properties is None:
                 self._handle = self._handle or cudnn.create_handle()
@@ -139,8 +141,11 @@ class Plan:
     def _check_declarations(self) -> None:
         """The plan itself knows its tensors: they must be the ones that tensors.json declares."""
         for name, tensor in self.tensors.items():
-            held = json.loads(self._graph.query_tensor_attributes_of_uid(tensor["uid"]))
-            facts = (held["dim"], held["stride"], held["data_type"], held["is_pass_by_value"])
+            try:
+                held = self._graph.query_tensor_attributes_of_uid(tensor["uid"])
+            except RuntimeError as error:
+                raise BundleError(f"the plan has no tensor {name} (uid {tensor['uid']}): {error}") from None
+            facts = (held.get_dim(), held.get_stride(), held.get_data_type().name, held.get_is_pass_by_value())
             if facts != (tensor["dims"], tensor["strides"], tensor["cudnn_dtype"], tensor["role"] == "scalar"):
                 raise BundleError(f"the plan's tensor {name} is {facts}: tensors.json declares another one.")
 
@@ -282,10 +287,8 @@ def self_test(where: Path, properties: str | None) -> None:
     print(f"cuDNN      {manifest['cudnn_backend']}, the one the plan loads in")
     if properties is None and (problem := _no_gpu(cudnn)):
         print(f"GPU        none ({problem})")
-        if "device_properties.json" not in members:
-            print(
-                "loaded     no: give the device properties of the plan's GPU by --properties to load it without a GPU"
-            )
+        if "device_properties.json" not in members or not _has_driver_library():
+            print("loaded     no: without a GPU that takes its device properties (--properties) and libcuda.so.1")
             return
         properties = members["device_properties.json"].decode()
     if properties is None:
@@ -311,6 +314,12 @@ def _no_gpu(cudnn: Any) -> str | None:
     except RuntimeError as error:
         return str(error)
     return None
+
+
+def _has_driver_library() -> bool:
+    with contextlib.suppress(OSError):
+        return bool(ctypes.CDLL("libcuda.so.1"))
+    return False
 
 
 def _run(torch: Any, plan: Plan, executions: int = 20, samples: int = 20) -> None:

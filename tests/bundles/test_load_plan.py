@@ -1,0 +1,283 @@
+"""The loader that goes out with a bundle: its checks, and a real plan loaded by it alone, far from this repository."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import torch
+
+from engine.bundles import load_plan as loader
+from engine.bundles.export import bundle
+from engine.machine.driver import fetched_library
+from engine.plans.properties import complete_properties
+from engine.plans.targets import resolve_target
+
+pytestmark = pytest.mark.cudnn
+
+
+@pytest.fixture(scope="module")
+def members(made):
+    m = made("matmul_epilogue")
+    with zipfile.ZipFile(io.BytesIO(bundle(m.run, m.plan, m.blob))) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture
+def folder(members, tmp_path):
+    unpacked = tmp_path / "bundle"
+    unpacked.mkdir()
+    for name, data in members.items():
+        (unpacked / name).write_bytes(data)
+    return unpacked
+
+
+def start(folder, *arguments, code=None, driver=True):
+    """Run the bundle's own loader, where neither the working folder nor the module path knows this repository."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+    if driver and fetched_library().exists():
+        environment["LD_LIBRARY_PATH"] = str(fetched_library().parent)
+    command = [sys.executable, *(["-c", code] if code else ["load_plan.py"]), *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def without_gpu():
+    return not torch.cuda.is_available()
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_self_test_without_a_gpu_checks_and_loads(folder, made):
+    done = start(folder)
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(None, 1) for line in reversed(done.stdout.splitlines()))
+    assert lines["checksums"] == "9 files, all as SHA256SUMS says"
+    assert lines["cuDNN"].startswith(made("matmul_epilogue").run.environment.cudnn_backend)
+    assert "onto device properties of NVIDIA H200" in lines["loaded"]
+    assert lines["ran"].startswith("no")
+    assert done.stdout.count("\ntensor ") == 6
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_self_test_takes_a_zip_and_properties(made, tmp_path):
+    m = made("conv_bias_relu")
+    (tmp_path / "b.zip").write_bytes(bundle(m.run, m.plan, m.blob))
+    shutil.copy(loader.__file__, tmp_path / "load_plan.py")
+    target = resolve_target("a100")
+    (tmp_path / "a100.json").write_text(json.dumps(complete_properties(target.properties, 99999)[0]))
+    assert start(tmp_path, "b.zip").returncode == 0
+    wrong = start(tmp_path, "b.zip", "--properties", "a100.json")
+    assert wrong.returncode == 1
+    assert "made for NVIDIA H200" in wrong.stderr and "ARCH_MISMATCH" in wrong.stderr
+    assert start(tmp_path, "b.zip", "--properties", "missing.json").returncode == 2
+    broken = start(tmp_path, "load_plan.py")
+    assert broken.returncode == 1 and "cannot be read as a bundle" in broken.stderr
+    for done in (wrong, broken):
+        assert "Traceback" not in done.stderr
+
+
+def test_a_program_of_ones_own_loads_it(folder):
+    code = """
+import json
+from load_plan import BundleError, load_plan
+plan = load_plan(properties=open("device_properties.json").read())
+assert plan.workspace_bytes == plan.manifest["workspace_bytes"]
+assert [t["uid"] for t in plan.tensors.values()] == [1, 2, 3, 4, 5, 6]
+try:
+    plan(A=1 << 20, B=1 << 20, bias=1 << 20)
+except BundleError as error:
+    print(error)
+"""
+    done = start(folder, code=code)
+    assert done.returncode == 0, done.stderr
+    assert "cannot run" in done.stdout
+    assert start(folder, code=code).returncode == 0, "the loader's own __pycache__ is no damage"
+
+
+@pytest.mark.skipif("not without_gpu()", reason="a GPU brings its driver library")
+def test_without_the_driver_library_it_says_so(folder):
+    done = start(folder, driver=False)
+    if "loaded     in" not in done.stdout:  # the system may have one of its own
+        assert done.returncode == 0, done.stderr
+        assert "libcuda.so.1" in done.stdout
+        assert "libcuda.so.1" in start(folder, "--properties", "device_properties.json", driver=False).stderr
+
+
+def test_another_cudnn_version_is_refused_plainly(members, tmp_path, monkeypatch):
+    manifest = json.loads(members["manifest.json"])
+    with pytest.raises(loader.BundleError, match=r"loads in cuDNN 1\.2\.3 alone, and here is cuDNN .*==1\.2\.3"):
+        loader.import_cudnn("1.2.3")
+    monkeypatch.setitem(sys.modules, "cudnn", None)
+    with pytest.raises(loader.BundleError, match="pip install"):
+        loader.import_cudnn(manifest["cudnn_backend"])
+
+
+def test_every_mutation_of_a_member_is_noticed(members):
+    """400 mutations: flipped bits, cut ends, inserted bytes, swapped members, in every member."""
+    loader.verify(members)
+    rng = random.Random(20260301)
+    names = sorted(members)
+    for trial in range(400):
+        name = names[trial % len(names)]
+        data = bytearray(members[name])
+        at = rng.randrange(len(data))
+        kind = trial // len(names) % 4
+        if kind == 0:
+            data[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del data[at:]
+        elif kind == 2:
+            data.insert(at, rng.randrange(256))
+        else:
+            data = bytearray(members[rng.choice([other for other in names if other != name])])
+        with pytest.raises(loader.BundleError):
+            loader.verify({**members, name: bytes(data)})
+
+
+@pytest.mark.parametrize("name", ["plan.bin", "SHA256SUMS", "load_plan.py"])
+def test_a_missing_member_is_noticed(members, folder, name):
+    (folder / name).unlink()
+    with pytest.raises(loader.BundleError, match=name):
+        loader.read_members(folder)
+
+
+def test_an_unlisted_member_is_noticed(folder):
+    (folder / "evil.py").write_text("")
+    with pytest.raises(loader.BundleError, match=r"evil\.py"):
+        loader.read_members(folder)
+    (folder / "evil.py").unlink()
+    (folder / "more").mkdir()
+    with pytest.raises(loader.BundleError, match="more"):
+        loader.read_members(folder)
+
+
+def test_sums_in_another_form_are_refused(members):
+    lines = members["SHA256SUMS"].decode().splitlines(keepends=True)
+    for other in (reversed(lines), [*lines, lines[0]], [line.upper() for line in lines], [*lines, "\n"]):
+        with pytest.raises(loader.BundleError):
+            loader.verify({**members, "SHA256SUMS": "".join(other).encode()})
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_zip_with_a_name_twice_is_refused(members, tmp_path):
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
+        for name, data in [*members.items(), ("plan.bin", members["plan.bin"])]:
+            archive.writestr(name, data)
+    with pytest.raises(loader.BundleError, match="one name"):
+        loader.read_members(tmp_path / "twice.zip")
+
+
+def test_a_zip_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in "abc":
+            archive.writestr(name, bytes(400_000))
+    monkeypatch.setattr(loader, "SIZE_LIMIT", 1_000_000)
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("it was unpacked"))
+    with pytest.raises(loader.BundleError, match="unpacks to more than 1,000,000 bytes"):
+        loader.read_members(tmp_path / "bomb.zip")
+
+
+def test_damaged_zips_never_pass(made, tmp_path):
+    """100 zips with a few flipped bytes: refused, or every member came out as it went in."""
+    m = made("conv_bias_relu")
+    whole = bundle(m.run, m.plan, m.blob)
+    good = loader.read_members(_write(tmp_path / "good.zip", whole))
+    rng, passed = random.Random(7), 0
+    for _ in range(100):
+        data = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            assert loader.read_members(_write(tmp_path / "bad.zip", bytes(data))) == good
+            passed += 1
+        except loader.BundleError:
+            pass
+    assert passed < 20
+
+
+def _write(path, data):
+    path.write_bytes(data)
+    return path
+
+
+DECLARED = {
+    "name": "A", "uid": 1, "dims": [2, 1, 8], "strides": [8, 8, 1], "torch_dtype": "bfloat16", "role": "input",
+}  # fmt: skip
+
+
+def told(tensor, device=None):
+    with pytest.raises(loader.BundleError) as caught:
+        loader._address(tensor, DECLARED, device)
+    return str(caught.value)
+
+
+def test_a_tensor_that_is_as_declared_gives_its_address():
+    tensor = torch.zeros(2, 1, 8, dtype=torch.bfloat16)
+    assert loader._address(tensor, DECLARED, None) == tensor.data_ptr()
+    odd = tensor.as_strided((2, 1, 8), (8, 999, 1))  # the stride of a single element does not matter
+    assert loader._address(odd, DECLARED, None) == tensor.data_ptr()
+    assert loader._address(4096, DECLARED, 0) == 4096
+
+
+def test_a_tensor_that_is_not_says_what_is_wrong():
+    assert "device cpu, not cuda:0" in told(torch.zeros(2, 1, 8, dtype=torch.bfloat16), 0)
+    assert "dims (2, 8), not (2, 1, 8)" in told(torch.zeros(2, 8, dtype=torch.bfloat16))
+    assert "type float16, not bfloat16" in told(torch.zeros(2, 1, 8, dtype=torch.float16))
+    told_strides = told(torch.zeros(8, 1, 2, dtype=torch.bfloat16).transpose(0, 2))
+    assert "strides (1, 8, 2), not (8, 8, 1)" in told_strides
+    assert "The plan takes it with dims (2, 1, 8), strides (8, 8, 1), type bfloat16" in told_strides
+    assert "not a multiple of 16" in told(torch.zeros(32, dtype=torch.bfloat16)[1:17].view(2, 1, 8))
+    assert "0x0" in told(0)
+    assert "a list is neither" in told([1, 2])
+
+
+class Array:
+    """What cupy or numba give."""
+
+    def __init__(self, shape, typestr, strides=None, address=1 << 20):
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "strides": strides,
+            "data": (address, False),
+        }
+
+
+def test_arrays_by_the_cuda_array_interface():
+    declared = {**DECLARED, "torch_dtype": "float16"}
+    assert loader._address(Array((2, 1, 8), "<f2"), declared, 0) == 1 << 20
+    assert loader._address(Array((2, 1, 8), "<f2", (16, 16, 2)), declared, 0) == 1 << 20
+    assert loader._address(Array((2, 1, 8), "<V2"), DECLARED, 0) == 1 << 20
+    for wrong in (Array((2, 1, 8), "<f4"), Array((2, 8), "<f2"), Array((2, 1, 8), "<f2", (32, 16, 2))):
+        with pytest.raises(loader.BundleError):
+            loader._address(wrong, declared, 0)
+
+
+def test_a_workspace_that_is_too_small_is_refused():
+    assert loader._workspace_address(None, 0) == 0
+    assert loader._workspace_address(4096, 100) == 4096
+    enough = torch.empty(100, dtype=torch.uint8)
+    assert loader._workspace_address(enough, 100) == enough.data_ptr()
+    for workspace in (torch.empty(99, dtype=torch.uint8), 0, None):
+        with pytest.raises(loader.BundleError, match="the plan needs 100"):
+            loader._workspace_address(workspace, 100)
+
+
+def test_scalars_are_written_in_their_own_type():
+    assert bytes(loader._scalar({"torch_dtype": "float32"}, 0.125)) == b"\x00\x00\x00\x3e"
+    assert bytes(loader._scalar({"torch_dtype": "float16"}, 0.125)) == b"\x00\x30"
+
+
+def test_tensors_go_by_name_or_uid(members):
+    plan = object.__new__(loader.Plan)
+    plan.tensors = {t["name"]: t for t in json.loads(members["tensors.json"])}
+    assert plan._by_name({1: "a", "B": "b", 3: "c"}) == {"A": "a", "B": "b", "bias": "c"}
+    for given, told in (({"A": 1}, "B, bias"), ({"A": 1, 1: 1, 2: 1, 3: 1}, "given twice"), ({"Z": 1}, "no tensor")):
+        with pytest.raises(loader.BundleError, match=told):
+            plan._by_name(given)
