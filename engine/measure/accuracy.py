@@ -69,7 +69,7 @@ def compare(tensor: TensorSpec, got: Any, want: Any, allowed: float) -> OutputAc
         finite = torch.isfinite(part)
         both = finite & expected_finite
         error = (part.double() - target.double()).abs_().masked_fill_(~both, 0.0)
-        relative = error / target.double().abs_().clamp_(min=floor).masked_fill_(~both, 1.0)
+        relative = error / target.abs().double().clamp_(min=floor).masked_fill_(~both, 1.0)
         for total, mask in zip(totals, (unwritten, expected_finite & ~finite & ~unwritten, both), strict=True):
             total += mask.sum()
         for so_far, values in zip(worst, (error, relative), strict=True):

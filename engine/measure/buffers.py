@@ -50,9 +50,10 @@ class Buffers:
 
     def workspace(self, nbytes: int) -> Any:
         """At least ``nbytes`` (and one) of workspace, freshly poisoned. The last plan's is given back first."""
+        nbytes = max(nbytes, 1)
         if self._workspace.numel() < nbytes or self._workspace.numel() > max(4 * nbytes, 1 << 26):
             self._workspace = torch.empty(0, dtype=torch.uint8, device=self.device)
-            self._workspace = torch.empty(max(nbytes, 1), dtype=torch.uint8, device=self.device)
+            self._workspace = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return self._workspace.fill_(0xFF)
 
 

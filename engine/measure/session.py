@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,8 @@ from engine.measure.device import Device
 from engine.measure.gpu_state import StateReader
 from engine.measure.reference import WIDE, reference, reference_bytes
 from engine.measure.timing import REPLAY_US, CannotCapture, Flush, span_us, time_call
+from engine.plans.building import PlanFailure, check_loaded, load
+from engine.plans.context import Context
 from engine.records.plan import OutputAccuracy, PlanRecord, Stage, Status
 from engine.records.run import Baseline
 
@@ -54,7 +55,7 @@ class Session:
             attempt.found(deserialize_ms=milliseconds)
 
             attempt.enter(Stage.EXECUTE)
-            workspace = self._workspace(plan.workspace_bytes or 0)
+            workspace = self._workspace(max(graph.get_workspace_size(), plan.workspace_bytes or 0))
             self.buffers.poison()
             pack, handle = self.buffers.pack, self._device.handle
 
@@ -73,6 +74,8 @@ class Session:
             timings = self._time(call, first_us)
             self._best_us = min(timings.hot.median_us, self._best_us or timings.hot.median_us)
             return attempt.found(timings=timings).ended(Status.OK, None)
+        except PlanFailure as failure:
+            return attempt.ended(failure.status, failure.message)
         except FAILURES as error:
             return attempt.ended(Status.EXEC_FAILED, _text(error))
 
@@ -90,14 +93,18 @@ class Session:
             return Baseline(name=NAME, accuracy=accuracy, timings=None, message=_text(error))
 
     def _load(self, blob: bytes) -> tuple[Any, float]:
-        """The plan ready to run, and how long that took. The first load of a process also loads cuDNN's libraries, up
-        to 100 ms: it is done twice, so that the first plan's time is the plan's."""
+        """The plan ready to run, and how long that took; raises PlanFailure, also for a plan of other tensors.
+
+        The first load of a process also loads cuDNN's libraries, up to 100 ms: it is done twice, so that the first
+        plan's time is the plan's own.
+        """
+        context = Context(handle=self._device.handle)
         if not self._loaded_before:
-            _deserialize(self._device.handle, blob)
+            load(cudnn, context, blob)
             self._loaded_before = True
-        began = time.perf_counter()
-        graph = _deserialize(self._device.handle, blob)
-        return graph, (time.perf_counter() - began) * 1e3
+        graph, milliseconds = load(cudnn, context, blob)
+        check_loaded(cudnn, graph, self._spec)
+        return graph, milliseconds
 
     def _workspace(self, nbytes: int) -> Any:
         try:
@@ -147,12 +154,6 @@ def _affordable(device: Device, spec: GraphSpec) -> Any:
         f"the graph's tensors need {_gib(beside)} and its float32 reference {_gib(wanted)} beside them, but only "
         f"{_gib(free)} of {device.info.name}'s {_gib(total)} are free. Use smaller sizes."
     )
-
-
-def _deserialize(handle: Any, blob: bytes) -> Any:
-    graph = cudnn.pygraph(handle=handle)
-    graph.deserialize(handle, blob)
-    return graph
 
 
 def _gib(nbytes: int) -> str:

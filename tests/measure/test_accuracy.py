@@ -1,0 +1,177 @@
+"""Comparison with the reference: right results pass, and each way of being wrong is caught and named."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.graph.tensors import DataType
+from engine.measure import accuracy
+from engine.measure.accuracy import compare, explain, tolerance
+from engine.measure.baselines.eager import eager
+from engine.measure.buffers import POISON, bits
+from engine.measure.reference import reference
+
+
+@pytest.fixture
+def results(cpu_buffers):
+    """Makes (spec, outputs rounded once from the reference, reference) of a graph."""
+
+    def make(spec):
+        made = cpu_buffers(spec, seed=2)
+        wanted = reference(spec, made.values, torch.float64)
+        for uid, output in made.outputs.items():
+            output.copy_(wanted[uid])
+        return made.outputs, wanted
+
+    return make
+
+
+def judge(spec, got, wanted):
+    before = {uid: value.clone() for uid, value in wanted.items()}
+    outcomes = tuple(compare(t, got[t.uid], wanted[t.uid], tolerance(spec)) for t in spec.outputs)
+    assert all(torch.equal(value, before[uid]) for uid, value in wanted.items()), "comparing changed the reference"
+    return outcomes
+
+
+@pytest.mark.parametrize("dtype", DataType)
+def test_a_result_rounded_once_passes_with_half_an_epsilon(name, dtype, small, results):
+    spec = small(name, dtype=dtype)
+    for outcome in judge(spec, *results(spec)):
+        assert outcome.passed, explain((outcome,))
+        assert 0 <= outcome.max_rel <= dtype.epsilon / 2
+        assert outcome.elements == next(t.elements for t in spec.outputs if t.name == outcome.name)
+    assert explain(judge(spec, *results(spec))) == ""
+
+
+@pytest.mark.parametrize("dtype", DataType)
+def test_one_wrong_element_fails_in_every_output(name, dtype, small, results):
+    spec = small(name, dtype=dtype)
+    for tensor in spec.outputs:
+        got, wanted = results(spec)
+        largest = int(got[tensor.uid].reshape(-1).float().abs().argmax())
+        index = torch.unravel_index(torch.tensor(largest), tensor.dims)
+        got[tensor.uid][index] *= 1.25
+        outcomes = {o.name: o for o in judge(spec, got, wanted)}
+        assert not outcomes[tensor.name].passed
+        assert outcomes[tensor.name].max_rel == pytest.approx(0.25, rel=0.05)
+        assert tensor.name in explain(tuple(outcomes.values()))
+        assert "relative error" in explain(tuple(outcomes.values()))
+
+
+def test_the_errors_are_those_of_the_record_s_definition(small, results):
+    spec = small("matmul")
+    got, wanted = results(spec)
+    (tensor,) = spec.outputs
+    got[tensor.uid] += torch.randn(tensor.dims).to(torch.bfloat16) * 0.1
+    (outcome,) = judge(spec, got, wanted)
+    error = (got[tensor.uid].double() - wanted[tensor.uid]).abs()
+    rms = wanted[tensor.uid].square().mean().sqrt()
+    assert outcome.max_abs == pytest.approx(float(error.max()), rel=1e-12)
+    assert outcome.max_rel == pytest.approx(float((error / wanted[tensor.uid].abs().clamp(min=rms)).max()), rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DataType)
+def test_unwritten_elements_are_told_from_computed_nans(dtype, small, results):
+    spec = small("conv_bias_relu", dtype=dtype)  # an output whose memory order is not that of its dims
+    got, wanted = results(spec)
+    (uid,) = got
+    bits(dtype, got[uid])[1, 2:5, 0, 0] = POISON[dtype]
+    got[uid][0, 0, 0, :2] = float("nan")
+    got[uid][0, 1, 1, 1] = float("-inf")
+    (outcome,) = judge(spec, got, wanted)
+    assert (outcome.unwritten, outcome.nonfinite) == (3, 3)
+    assert outcome.max_rel <= dtype.epsilon / 2  # the finite ones are right
+    assert not outcome.passed
+    assert "3 of" in explain((outcome,))
+    assert "never written" in explain((outcome,))
+    assert "NaN or Inf" in explain((outcome,))
+
+
+def test_nothing_written_leaves_nothing_to_compare(small, results, cpu_buffers):
+    spec = small("matmul_epilogue")
+    _, wanted = results(spec)
+    for outcome in judge(spec, cpu_buffers(spec).outputs, wanted):
+        assert outcome.unwritten == outcome.elements
+        assert (outcome.max_abs, outcome.max_rel, outcome.nonfinite) == (None, None, 0)
+        assert not outcome.passed
+
+
+def test_overflow_of_the_output_type_is_no_error(small, results):
+    spec = small("matmul", dtype="fp16")
+    got, wanted = results(spec)
+    (uid,) = got
+    wanted[uid][0, 0, 0] = 1e6
+    got[uid][0, 0, 0] = float("inf")
+    (outcome,) = judge(spec, got, wanted)
+    assert outcome.passed
+    got[uid][0, 0, 1] = float("inf")
+    assert judge(spec, got, wanted)[0].nonfinite == 1
+
+
+def test_a_reference_of_zeros_lets_only_zeros_pass(small, results):
+    spec = small("matmul")
+    got, wanted = results(spec)
+    (uid,) = got
+    wanted[uid].zero_()
+    got[uid].zero_()
+    assert judge(spec, got, wanted)[0].passed
+    got[uid][0, 0, 0] = 1e-3
+    assert not judge(spec, got, wanted)[0].passed
+
+
+def test_chunks_make_no_difference(name, small, results, monkeypatch):
+    spec = small(name)
+    got, wanted = results(spec)
+    whole = judge(spec, got, wanted)
+    monkeypatch.setattr(accuracy, "CHUNK", 7)
+    for one, other in zip(whole, judge(spec, got, wanted), strict=True):
+        assert one.model_copy(update={"max_rel": 0.0}) == other.model_copy(update={"max_rel": 0.0})
+        assert other.max_rel == pytest.approx(one.max_rel, rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DataType)
+def test_torch_s_unfused_walk_is_within_the_tolerance_for_unfused_walks(name, dtype, small, cpu_buffers):
+    spec = small(name, dtype=dtype)
+    made = cpu_buffers(spec, seed=5)
+    wanted = reference(spec, made.values, torch.float64)
+    got = eager(spec, made.values)()
+    outcomes = [compare(t, got[t.uid], wanted[t.uid], tolerance(spec, unfused=True)) for t in spec.outputs]
+    assert explain(tuple(outcomes)) == ""
+    assert tolerance(spec, unfused=True) >= tolerance(spec)
+
+
+def test_tolerances_follow_type_length_and_operation(small):
+    assert tolerance(small("matmul")) == pytest.approx(2.0**-7, rel=0.01)
+    assert tolerance(small("matmul", dtype="fp16")) == pytest.approx(2.0**-10, rel=0.02)
+    # TF32: far above what float32 arithmetic would need, and below what bf16 operands would give.
+    assert 2.0**-11 < tolerance(small("matmul", dtype="fp32")) < 2.0**-7
+    assert tolerance(small("matmul", k=1 << 20)) > tolerance(small("matmul"))
+    assert tolerance(small("sdpa")) == pytest.approx(18 * 2.0**-8, rel=0.01)
+
+
+def test_tf32_operands_pass_and_bf16_operands_do_not(cpu_buffers, small):
+    """The tolerance of float32 lets TF32 through (10 bits, cut) and catches a plan that would use bf16 (7 bits)."""
+    spec = small("matmul", dtype="fp32", m=256, n=256, k=256)
+    made = cpu_buffers(spec)
+    wanted = reference(spec, made.values, torch.float64)
+    (uid,) = wanted
+    for kept_bits, passes in ((10, True), (7, False)):
+        cut = {u: (v.view(torch.int32) & -(1 << (23 - kept_bits))).view(torch.float32) for u, v in made.inputs.items()}
+        got = reference(spec, cut, torch.float64)[uid].float()
+        assert compare(spec.outputs[0], got, wanted[uid], tolerance(spec)).passed is passes
+
+
+def test_rounded_probabilities_pass_in_attention(cpu_buffers, small):
+    """An emulated kernel: probabilities rounded to bf16 before the second product, as flash attention does."""
+    spec = small("sdpa", hkv=4, sq=256, skv=256, d=64)
+    made = cpu_buffers(spec)
+    q, k, v = (made.inputs[uid].double() for uid in (1, 2, 3))
+    scores = q @ k.transpose(-1, -2) * 64**-0.5
+    scores = scores.masked_fill(torch.ones(256, 256, dtype=torch.bool).triu(1), float("-inf"))
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+    got = ((weights.bfloat16().double() @ v) / weights.sum(-1, keepdim=True)).bfloat16()
+    wanted = reference(spec, made.values, torch.float64)[4]
+    assert compare(spec.outputs[0], got, wanted, tolerance(spec)).passed
+    unmasked = torch.softmax(q @ k.transpose(-1, -2) * 64**-0.5, -1) @ v
+    assert not compare(spec.outputs[0], unmasked.bfloat16(), wanted, tolerance(spec)).passed
