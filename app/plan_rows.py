@@ -17,10 +17,12 @@ import plotly.graph_objects as go
 
 from app.theme import ENGINE_COLOURS, LINE_COLOUR, OTHER_COLOUR, SELECTED_FILL, fmt_number
 
+Row = dict[str, Any]
 ROW_PX = 20
 LABEL_LENGTH = 26
 LOG_FROM = 8.0
 """A time axis turns logarithmic when its largest value is this many times its smallest."""
+_UNDRAWN = frozenset({"knobs", "stage", "message", "blob_sha256", "behavior_notes", "numerical_notes"})
 
 
 def ordered(frame: pd.DataFrame, regime: str = "hot") -> pd.DataFrame:
@@ -28,10 +30,31 @@ def ordered(frame: pd.DataFrame, regime: str = "hot") -> pd.DataFrame:
     return frame.sort_values(f"{regime}_median_us", kind="stable", na_position="last", ignore_index=True)
 
 
-def engine_colours(frame: pd.DataFrame) -> dict[int, str]:
-    """A colour per engine: the first engines of the frame get one each, all others share a grey."""
-    engines = list(dict.fromkeys(int(engine) for engine in frame["engine"]))
-    return {e: ENGINE_COLOURS[i] if i < len(ENGINE_COLOURS) else OTHER_COLOUR for i, e in enumerate(engines)}
+def rows_with(frame: pd.DataFrame, regime: str, *needed: str) -> list[Row]:
+    """The ordered rows that have any of the needed values, as dictionaries: far cheaper to walk than a frame."""
+    columns = [c for c in frame.columns if c not in _UNDRAWN]
+    known = frame[list(needed)].notna().any(axis=1).tolist()
+    values = zip(*(frame[column].tolist() for column in columns), strict=True)
+    rows = [dict(zip(columns, row, strict=True)) for row, kept in zip(values, known, strict=True) if kept]
+    median = f"{regime}_median_us"
+    return sorted(rows, key=lambda row: math.inf if math.isnan(row[median]) else row[median])
+
+
+def engine_groups(rows: Sequence[Row], at: Iterable[int]) -> list[tuple[str, str, list[int]]]:
+    """Legend name, colour and row numbers (out of ``at``) of each engine; from the eighth on they share a grey.
+
+    Colours go by the engines' order in all ``rows``, so that leaving some rows out changes none.
+    """
+    engines = list(dict.fromkeys(row["engine"] for row in rows))
+    groups: dict[int, list[int]] = {}
+    for i in at:
+        groups.setdefault(min(engines.index(rows[i]["engine"]), len(ENGINE_COLOURS)), []).append(i)
+    named = []
+    for number, members in sorted(groups.items()):
+        inside = dict.fromkeys(rows[i]["engine"] for i in members)
+        name = f"engine {next(iter(inside))}" if len(inside) == 1 else f"{len(inside)} other engines"
+        named.append((name, (*ENGINE_COLOURS, OTHER_COLOUR)[number], members))
+    return named
 
 
 def shortened(text: str, length: int = LABEL_LENGTH) -> str:
@@ -42,21 +65,27 @@ def shortened(text: str, length: int = LABEL_LENGTH) -> str:
 
 
 def points(
-    name: str, rows: pd.DataFrame, x: Sequence[float], hover: Sequence[str], marker: dict[str, Any], **more: Any
+    name: str,
+    rows: Sequence[Row],
+    at: Sequence[int],
+    x: Sequence[float],
+    hover: Sequence[str],
+    marker: dict[str, Any],
+    **more: Any,
 ) -> dict[str, Any]:
-    """A trace of one dot per row, at the row's index; clicking a dot gives back the plan's key."""
+    """A trace of a dot in each of the rows ``at``; ``x`` and ``hover`` are those of all rows. A click on a dot gives
+    back the plan's key."""
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": np.asarray(x, dtype=float),
-        "y": rows.index.to_numpy(dtype=float),
-        "customdata": list(rows["key"]),
-        "hovertext": list(hover),
+        "x": [x[i] for i in at],
+        "y": list(at),
+        "customdata": [rows[i]["key"] for i in at],
+        "hovertext": [hover[i] for i in at],
         "hoverinfo": "text",
         "marker": marker,
         # A click picks the plan in the page's state; dimming all other dots meanwhile would only flicker.
-        "selected": {"marker": {"opacity": 1}},
         "unselected": {"marker": {"opacity": 1}},
         **more,
     }
@@ -70,7 +99,7 @@ def segments(name: str, xs: Iterable[tuple[float, float]], ys: Iterable[tuple[fl
 
 
 def rows_figure(
-    rows: pd.DataFrame,
+    rows: Sequence[Row],
     traces: list[dict[str, Any]],
     xaxis: dict[str, Any],
     readings: Sequence[str],
@@ -78,40 +107,30 @@ def rows_figure(
 ) -> go.Figure:
     """A figure of these traces over one line per row: plan names left, ``readings`` right, the selected row shaded."""
     count = len(rows)
-    ticks = {"tickmode": "array", "tickvals": list(range(count)), "range": [count - 0.4, -0.6], "zeroline": False}
-    chosen = [int(i) for i in rows.index[rows["key"] == selected]]
+    ticks = {
+        "tickmode": "array",
+        "tickvals": list(range(count)),
+        "range": [count - 0.4, -0.6],
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+    }
     band = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "layer": "below", "line": {"width": 0}}
+    chosen = [i for i, row in enumerate(rows) if row["key"] == selected]
     layout = {
         "template": {},
         "height": ROW_PX * max(count, 4) + 130,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "hovermode": "closest",
         "hoverlabel": {"align": "left"},
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.0,
-            "yanchor": "bottom",
-            "itemsizing": "constant",
-        },
-        "xaxis": {"automargin": True, "zeroline": False, "fixedrange": False, **xaxis},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+        "xaxis": {"automargin": True, "zeroline": False, **xaxis},
         "yaxis": {
             **ticks,
-            "ticktext": [shortened(name) for name in rows["plan_name"]],
-            "automargin": True,
+            "ticktext": [shortened(row["plan_name"]) for row in rows],
             "gridcolor": "rgba(133, 139, 153, 0.18)",
-            "fixedrange": True,
         },
-        "yaxis2": {
-            **ticks,
-            "ticktext": list(readings),
-            "overlaying": "y",
-            "side": "right",
-            "automargin": True,
-            "showgrid": False,
-            "fixedrange": True,
-        },
+        "yaxis2": {**ticks, "ticktext": list(readings), "overlaying": "y", "side": "right", "showgrid": False},
         "shapes": [{**band, "y0": i - 0.5, "y1": i + 0.5, "fillcolor": SELECTED_FILL} for i in chosen],
     }
     # An axis without a trace is not drawn: this one carries the readings and nothing else.
@@ -148,3 +167,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     values = [step * 10.0**e for e in exponents if e % every == 0 for step in steps]
     return [v for v in values if low <= v <= high]
+
+
+def finite(values: Iterable[Any]) -> list[float]:
+    """The positive finite ones among the values, which a log axis can show."""
+    return [float(v) for v in values if v is not None and np.isfinite(v) and v > 0]
