@@ -1,7 +1,7 @@
 """What can be said about a graph on a target without asking cuDNN: whether its tensors fit into the GPU's memory.
 
-Limits that are cuDNN's (head dims, channel multiples, the oldest architecture of an operation) are cuDNN's to state: see
-``candidates``.
+Limits that are cuDNN's (head dims, channel multiples, the oldest architecture of an operation) are cuDNN's to state:
+see ``candidates``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def check_memory(
 ) -> None:
     """Raise InvalidInput when the graph's real tensors alone exceed the target's memory.
 
-    With ``pipeline`` and the parameters ``given`` to it, the error names the size letter that saves most, and the largest value
-    of it that fits, found by building the graph with smaller ones.
+    With ``pipeline`` and the parameters ``given`` to it, the error names the size letter that saves most, and the
+    largest value of it that fits, found by building the graph with smaller ones.
     """
     total = sum(tensor.nbytes for tensor in spec.real)
     if total <= target.memory_bytes:

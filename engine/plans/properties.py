@@ -1,7 +1,8 @@
 """Device properties: the JSON by which cuDNN plans for a GPU that is not in the machine.
 
-cuDNN writes such a file itself (``python -m engine env --properties FILE``) and reads it back, but its complaints name no key, and
-every few versions it asks for a key more. So a file is checked here, key by key, and completed for the version at hand.
+cuDNN writes such a file itself (``python -m engine env --properties FILE``) and reads it back, but its complaints name
+no key, and every few versions it asks for a key more. So a file is checked here, key by key, and completed for the
+version at hand.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ def check_properties(content: Mapping[str, Any]) -> Properties:
 
 
 def complete_properties(properties: Properties, backend_version: int) -> tuple[Properties, tuple[str, ...]]:
-    """Properties with the keys that this cuDNN version (``cudnn.backend_version()``) wants, and a sentence per value that was
-    assumed rather than known."""
+    """Properties with the keys that this cuDNN version (``cudnn.backend_version()``) wants, and a sentence per value
+    that was assumed rather than known."""
     if "memoryBusWidth" in properties or backend_version < BUS_WIDTH_SINCE:
         return properties, ()
     name, memory = str(properties["deviceName"]), properties["totalGlobalMem"]

@@ -22,7 +22,8 @@ _FOLDER = Path(__file__).parent / "gpu_properties"
 
 
 class Target(BaseModel):
-    """A GPU to plan for. ``properties`` is None for a GPU of this machine, which ``gpu_uuid`` names; cuDNN then asks the device."""
+    """A GPU to plan for. ``properties`` is None for a GPU of this machine, which ``gpu_uuid`` names; cuDNN then asks
+    the device."""
 
     model_config = FROZEN
 
@@ -84,7 +85,8 @@ def target_from_file(file: Path | bytes, name: str = "") -> Target:
 
 
 def resolve_target(text: str) -> Target:
-    """What ``--target`` and a URL say: a shipped name, "local", "local:1", "local:GPU-<uuid>", or the path of a properties file.
+    """What ``--target`` and a URL say: a shipped name, "local", "local:1", "local:GPU-<uuid>", or the path of a
+    properties file.
 
     Raises InvalidInput for a name that does not exist, a broken file, or a machine without that GPU.
     """

@@ -1,0 +1,211 @@
+"""Planning a graph with a pool of builders: list, build everything, and load each plan again in a process that did not
+build it.
+
+The command line and the job manager both come through here.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.graph.spec import GraphSpec
+from engine.jobs.builder import UNUSABLE
+from engine.jobs.pool import BuilderPool, End, Reply
+from engine.machine.driver import read_missing_libcuda
+from engine.machine.gpus import list_gpus
+from engine.plans.candidates import MODES, ModeListing, merge_listings
+from engine.plans.targets import Target
+from engine.records.environment import Environment
+from engine.records.plan import PlanRecord, Stage, Status
+from engine.records.run import Refusal
+
+Sink = Callable[[PlanRecord, int, int], None]
+"""Gets every record as it comes, in the calling thread: first all candidates as LISTED, then each one's end; with how
+many have ended so far, and how many there are."""
+
+
+class CannotPlan(RuntimeError):
+    """Planning is not possible on this machine for this target (no cuDNN, no driver library); ``remedy`` says what
+    mends it."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.message, self.remedy = message, remedy
+
+
+@dataclass(frozen=True)
+class PlanOutcome:
+    """What planning gave. ``refusal`` where no mode has a plan. ``environment`` is None only where ``cancelled`` came
+    first. ``remarks``: what a person should know beside (a mode whose listing crashed, a device property that was
+    assumed)."""
+
+    environment: Environment | None
+    plans: tuple[PlanRecord, ...]
+    refusal: Refusal | None
+    cancelled: bool
+    remarks: tuple[str, ...]
+
+
+def plan_graph(
+    spec: GraphSpec,
+    target: Target,
+    modes: Sequence[str] = MODES,
+    *,
+    pool: BuilderPool,
+    blob_dir: Path,
+    build: bool = True,
+    reload: bool = True,
+    sink: Sink | None = None,
+    cancel: threading.Event | None = None,
+) -> PlanOutcome:
+    """List the candidates of ``modes`` and, with ``build``, build them all into ``blob_dir`` (files named by their
+    SHA-256).
+
+    With ``reload`` each is then loaded in another process than the one that built it. Every candidate ends in a record,
+    whatever happens to its builder; after ``cancel`` those not ended are CANCELLED. Raises CannotPlan.
+    """
+    stop = cancel or threading.Event()
+    environment = builder_environment(pool, target, stop)
+    if environment is None:
+        return PlanOutcome(None, (), None, True, ())
+    planning = _Planning(spec, target, pool, sink or _ignore, stop)
+    refusal = planning.list(modes)
+    if build:
+        planning.build(str(blob_dir.resolve()), reload)
+    return PlanOutcome(environment, planning.records, refusal, stop.is_set(), tuple(planning.remarks))
+
+
+def builder_environment(pool: BuilderPool, target: Target, cancel: threading.Event | None = None) -> Environment | None:
+    """Versions of what plans are built with, and the GPU where the target is one of this machine; None when cancelled
+    first.
+
+    Raises CannotPlan.
+    """
+    reply = pool.submit("environment", {}, cancel=cancel).result()
+    if reply.end is End.CANCELLED:
+        return None
+    if reply.end is not End.DONE:
+        raise _cannot_plan(reply)
+    gpus = list_gpus() if target.is_local else ()
+    gpu = next((gpu for gpu in gpus if gpu.uuid == target.gpu_uuid), None)
+    names = ("cudnn_backend", "cudnn_frontend", "cuda", "python", "host", "os")
+    return Environment(gpu=gpu, **{name: reply.content[name] for name in names})
+
+
+class _Planning:
+    """One call of ``plan_graph``."""
+
+    def __init__(self, spec: GraphSpec, target: Target, pool: BuilderPool, sink: Sink, cancel: threading.Event) -> None:
+        self._common = {"spec": spec.model_dump_json(), "target": target.model_dump_json()}
+        self._pool, self._sink, self._cancel = pool, sink, cancel
+        self._records: dict[str, PlanRecord] = {}
+        self._done = 0
+        self._replies: queue.Queue[tuple[str, Stage, Reply]] = queue.Queue()
+        self.remarks: list[str] = []
+
+    @property
+    def records(self) -> tuple[PlanRecord, ...]:
+        """All candidates as they stand, in the order of the heuristics."""
+        return tuple(self._records.values())
+
+    def list(self, modes: Sequence[str]) -> Refusal | None:
+        """Ask every mode, each in a task of its own: a crash over one mode costs that one."""
+        tasks = {mode: self._pool.submit("list", {**self._common, "mode": mode}, cancel=self._cancel) for mode in modes}
+        listings: list[ModeListing] = []
+        lost: list[Reply] = []
+        for mode, task in tasks.items():
+            reply = task.result()
+            if reply.end is End.DONE:
+                plans = tuple(PlanRecord.model_validate_json(event["record"]) for event in reply.events)
+                listings.append(ModeListing(mode, plans, reply.content["refused"]))
+                self.remarks += [told for told in reply.content["assumptions"] if told not in self.remarks]
+            elif reply.end is not End.CANCELLED:
+                lost.append(reply)
+                self.remarks.append(f"Heuristics mode {mode} gave no answer: {reply.message}")
+        if self._cancel.is_set():
+            return None
+        if lost and not any(listing.plans for listing in listings):
+            raise _cannot_plan(lost[0])
+        merged, refusal = merge_listings(listings)
+        self._records = {record.key: record for record in merged}
+        for record in merged:
+            self._sink(record, 0, len(merged))
+        return refusal
+
+    def build(self, blob_dir: str, reload: bool) -> None:
+        """Build everything listed; a plan that is built is loaded while others still build."""
+        for key, record in self._records.items():
+            content = {
+                "identity": record.identity.model_dump_json(),
+                "plan_name": record.plan_name,
+                "blob_dir": blob_dir,
+            }
+            self._submit(key, Stage.BUILD, "build", content)
+        while self._done < len(self._records):
+            key, stage, reply = self._replies.get()
+            if reply.end is not End.DONE:
+                self._end(key, _failure(reply, stage))
+            elif stage is Stage.LOAD:
+                self._end(key, {"status": Status.OK, "stage": stage, "deserialize_ms": reply.content["deserialize_ms"]})
+            else:
+                built = _built(reply)
+                self._records[key] = _changed(self._records[key], built)
+                if reload:
+                    content = {"blob_dir": blob_dir, "sha256": built["blob_sha256"]}
+                    self._submit(key, Stage.LOAD, "load", content)
+                else:
+                    self._end(key, {"status": Status.OK, "stage": stage})
+
+    def _submit(self, key: str, stage: Stage, op: str, content: dict[str, Any]) -> None:
+        task = self._pool.submit(op, {**self._common, **content}, cancel=self._cancel)
+        task.add_done_callback(lambda future: self._replies.put((key, stage, future.result())))
+
+    def _end(self, key: str, changes: dict[str, Any]) -> None:
+        self._records[key] = _changed(self._records[key], changes)
+        self._done += 1
+        self._sink(self._records[key], self._done, len(self._records))
+
+
+def _changed(record: PlanRecord, changes: dict[str, Any]) -> PlanRecord:
+    """A validated copy."""
+    return PlanRecord(**{**dict(record), **changes})
+
+
+def _built(reply: Reply) -> dict[str, Any]:
+    content = reply.content
+    return {
+        "stage": Stage.BUILD,
+        "workspace_bytes": content["workspace_bytes"],
+        "behavior_notes": tuple(content["behavior_notes"]),
+        "numerical_notes": tuple(content["numerical_notes"]),
+        "build_ms": content["build_ms"],
+        "build_contended": reply.contended,
+        "blob_sha256": content["blob_sha256"],
+        "blob_bytes": content["blob_bytes"],
+    }
+
+
+def _failure(reply: Reply, stage: Stage) -> dict[str, Any]:
+    """How a record ends whose task was not done."""
+    if reply.end is End.FAILED:
+        told = reply.content["status"]
+        status = Status.BUILD_FAILED if told == UNUSABLE else Status(told)
+    else:
+        status = {End.CRASHED: Status.CRASHED, End.TIMEOUT: Status.TIMEOUT, End.CANCELLED: Status.CANCELLED}[reply.end]
+    return {"status": status, "stage": stage, "message": reply.message}
+
+
+def _cannot_plan(reply: Reply) -> CannotPlan:
+    missing = read_missing_libcuda()
+    if missing is not None and reply.end is End.FAILED:
+        return CannotPlan(reply.message, f"{missing.reason}. Run: {missing.remedy}")
+    return CannotPlan(reply.message, "The System page (python -m engine env) shows what this machine has.")
+
+
+def _ignore(record: PlanRecord, done: int, total: int) -> None:
+    """The sink of a caller that waits for the outcome."""

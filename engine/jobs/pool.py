@@ -1,0 +1,296 @@
+"""A pool of builder processes: tasks are handed out one at a time, and a process that dies or hangs costs one task.
+
+Every process belongs to one thread of the pool, which outlives it (see ``protocol.die_with_parent``). Builders take
+what is listed and built; one more process, the loader, takes what is loaded, so that a plan is always proven in a
+process that has built nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.protocol import Child, ProtocolError
+from engine.plans.targets import Target
+
+DEADLINE_S = 180.0
+LARGEST = 8
+_MEMORY_PER_BUILDER = 768 << 20  # Resident after the five pipelines were built in one process: 690 MiB.
+_POLL_S = 0.1
+_IDLE_S = 120.0
+_log = logging.getLogger(__name__)
+
+
+class End(StrEnum):
+    """How a task ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A task's end: the last event's content, the events before it, and a message where it is not DONE.
+
+    ``contended``: whether another builder of this process was listing or building at any time meanwhile. Loads, a
+    millisecond each, are not counted.
+    """
+
+    end: End
+    content: Mapping[str, Any] = field(default_factory=dict)
+    events: tuple[Mapping[str, Any], ...] = ()
+    message: str = ""
+    contended: bool = False
+    pid: int | None = None
+
+
+@dataclass
+class _Task:
+    op: str
+    content: Mapping[str, Any]
+    cancel: threading.Event
+    deadline_s: float
+    future: Future[Reply]
+
+
+class BuilderPool:
+    """``size`` builders and a loader. ``compute_cache``: leave the driver's cache of compiled kernels on (build times
+    are then not those of a first build). ``gpu_uuid``: the one GPU the processes see. Use as a context manager, or
+    ``close`` it.
+    """
+
+    def __init__(
+        self,
+        size: int | None = None,
+        *,
+        compute_cache: bool = False,
+        gpu_uuid: str | None = None,
+        deadline_s: float = DEADLINE_S,
+        module: str = "engine.jobs.builder",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.size = size or default_size()
+        self.compute_cache = compute_cache
+        self.gpu_uuid = gpu_uuid
+        self._deadline_s = deadline_s
+        self._module = module
+        self._environment = {"CUDA_CACHE_DISABLE": "0" if compute_cache else "1", **(environment or {})}
+        if gpu_uuid is not None:
+            self._environment["CUDA_VISIBLE_DEVICES"] = gpu_uuid
+        self._changed = threading.Condition()
+        self._waiting: dict[bool, deque[_Task]] = {False: deque(), True: deque()}
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+
+    @classmethod
+    def for_target(cls, target: Target, size: int | None = None, *, compute_cache: bool = False) -> BuilderPool:
+        """A pool whose processes see the target's GPU, where it is one of this machine."""
+        return cls(size, compute_cache=compute_cache, gpu_uuid=target.gpu_uuid)
+
+    def start(self) -> BuilderPool:
+        """Start the builders; does not wait for them. Called by the first ``submit`` too."""
+        with self._changed:
+            if not self._threads and not self._closing:
+                for index in range(self.size + 1):
+                    loader = index == self.size
+                    thread = threading.Thread(target=self._work, args=(loader,), name=f"builder-{index}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+        return self
+
+    def submit(
+        self,
+        op: str,
+        content: Mapping[str, Any],
+        *,
+        cancel: threading.Event | None = None,
+        deadline_s: float | None = None,
+    ) -> Future[Reply]:
+        """Queue a request. The future always gets a Reply, never an exception, also after ``close``.
+
+        ``cancel``, once set, ends the task within a second, at the cost of the process that works on it.
+        """
+        task = _Task(op, content, cancel or threading.Event(), deadline_s or self._deadline_s, Future())
+        self.start()
+        with self._changed:
+            if not self._closing:
+                self._waiting[op == "load"].append(task)
+                self._changed.notify_all()
+                return task.future
+        task.future.set_result(_CLOSED)
+        return task.future
+
+    def close(self) -> None:
+        """End all processes at once; tasks not ended become CANCELLED."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        for queue in self._waiting.values():
+            while queue:
+                queue.popleft().future.set_result(_CLOSED)
+
+    def __enter__(self) -> BuilderPool:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _work(self, loader: bool) -> None:
+        """A thread's life: its process is started at once (the loader's with the first load), again after it was lost,
+        and given up while there is nothing to do for long."""
+        child = None if loader else self._spawn()
+        while True:
+            task = self._take(loader, _IDLE_S if child else None)
+            if task is None:
+                if child is not None:
+                    child.kill()
+                    child = None
+                if self._closing:
+                    return
+                continue
+            if task.cancel.is_set():
+                task.future.set_result(Reply(End.CANCELLED, message="cancelled."))
+                continue
+            if child is None or not child.alive:
+                child = self._spawn()
+            reply = (
+                self._serve(child, task)
+                if child
+                else Reply(End.CRASHED, message="no builder process could be started.")
+            )
+            if child is not None and reply.end not in (End.DONE, End.FAILED):
+                child.kill()
+                # The next task, which may never come, should not have to wait for an import.
+                child = None if self._closing or loader else self._spawn()
+            task.future.set_result(reply)
+
+    def _take(self, loader: bool, idle_s: float | None) -> _Task | None:
+        """The next task; None when the pool closes, or has had none for ``idle_s``."""
+        queue = self._waiting[loader]
+        with self._changed:
+            self._changed.wait_for(lambda: queue or self._closing, idle_s)
+            return queue.popleft() if queue and not self._closing else None
+
+    def _spawn(self) -> Child | None:
+        try:
+            return Child(self._module, environment=self._environment)
+        except OSError as error:
+            _log.error("a builder process could not be started: %s", error)
+            return None
+
+    def _serve(self, child: Child, task: _Task) -> Reply:
+        if task.op == "load":
+            return self._converse(child, task)
+        with _activity.during() as mark:
+            reply = self._converse(child, task)
+        return Reply(reply.end, reply.content, reply.events, reply.message, mark.contended, child.pid)
+
+    def _converse(self, child: Child, task: _Task) -> Reply:
+        deadline = time.monotonic() + task.deadline_s
+        events: list[Mapping[str, Any]] = []
+        try:
+            number = child.send(task.op, **task.content)
+            while True:
+                if task.cancel.is_set() or self._closing:
+                    return Reply(End.CANCELLED, message="cancelled.", pid=child.pid)
+                if time.monotonic() > deadline:
+                    message = f"no answer within {task.deadline_s:g} s; the builder was killed."
+                    return Reply(End.TIMEOUT, message=message, pid=child.pid)
+                try:
+                    event = child.receive(_POLL_S)
+                except TimeoutError:
+                    continue
+                if event is None:
+                    message = f"the builder process ended: {child.describe_end()}"
+                    return Reply(End.CRASHED, message=message, pid=child.pid)
+                if event["id"] != number:
+                    continue
+                if event["event"] == "done":
+                    return Reply(End.DONE, event, tuple(events), pid=child.pid)
+                if event["event"] == "failed":
+                    return Reply(End.FAILED, event, tuple(events), str(event.get("message")), pid=child.pid)
+                events.append(event)
+        except ProtocolError as error:
+            return Reply(End.CRASHED, message=f"{error}", pid=child.pid)
+        except OSError as error:
+            message = f"the builder process ended: {child.describe_end()} ({error})"
+            return Reply(End.CRASHED, message=message, pid=child.pid)
+
+
+_CLOSED = Reply(End.CANCELLED, message="the pool of builders was closed.")
+
+
+@dataclass(eq=False)
+class _Mark:
+    contended: bool = False
+
+
+class _Activity:
+    """Who is at work, over all pools of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._marks: set[_Mark] = set()
+
+    def during(self) -> _Span:
+        return _Span(self)
+
+    def enter(self, mark: _Mark) -> None:
+        with self._lock:
+            self._marks.add(mark)
+            if len(self._marks) > 1:
+                for other in self._marks:
+                    other.contended = True
+
+    def leave(self, mark: _Mark) -> None:
+        with self._lock:
+            self._marks.discard(mark)
+
+
+class _Span:
+    def __init__(self, activity: _Activity) -> None:
+        self._activity, self._mark = activity, _Mark()
+
+    def __enter__(self) -> _Mark:
+        self._activity.enter(self._mark)
+        return self._mark
+
+    def __exit__(self, *_: object) -> None:
+        self._activity.leave(self._mark)
+
+
+_activity = _Activity()
+
+
+def default_size() -> int:
+    """One builder per core this process may use, at most 8, and no more than the free memory carries."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, LARGEST, _available_memory() // _MEMORY_PER_BUILDER))
+
+
+def _available_memory() -> int:
+    """Bytes, by the kernel's estimate or the container's limit, whichever is less."""
+    available = 1 << 62
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return available
+    return available if limit == "max" else min(available, max(0, int(limit) - used))
