@@ -1,0 +1,114 @@
+"""The application: its commands, and the one place where errors become messages and exit statuses.
+
+0: done, also when some plans failed. 1: cuDNN refuses the graph, no plan succeeded, or the machine cannot do it. 2: bad
+arguments, a value outside its limits, an unreadable or unwritable file. 130: cancelled.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from engine.cli import bundles, machine, planning, runs, sweeping
+from engine.cli.output import Failed, emit_json, say
+from engine.graph.errors import FieldError, InvalidInput
+
+# Newer typers carry a click of their own, so its exceptions are taken from where they lie.
+_ClickError: Any = typer.BadParameter.__mro__[2]
+
+
+class Commands(TyperGroup):
+    """The top of the command line."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command; ends the process with its status unless ``standalone_mode`` is off."""
+        given = sys.argv[1:] if args is None else list(args)
+
+        def run() -> Any:
+            return super(Commands, self).main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+        status = guarded(run, "--json" in given)
+        if standalone_mode:
+            sys.exit(status)
+        return status
+
+
+def guarded(run: Callable[[], Any], as_json: bool) -> int:
+    """The exit status of a command; errors go to stderr, and with ``as_json`` to stdout as {"error": ...} too."""
+    try:
+        status = run()
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except InvalidInput as error:
+        return _report(str(error), error.errors, as_json, 2)
+    except _ClickError as error:
+        return _report_usage(error, as_json)
+    except Failed as error:
+        return _report(str(error), (FieldError("", "", error.message, error.remedy),), as_json, 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _report("cancelled", (), as_json, 130)
+    except BrokenPipeError:
+        return _silence()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            return _silence()
+        return _report(str(error), (), as_json, 1)
+
+
+def _report_usage(error: Any, as_json: bool) -> int:
+    """What the parser of arguments has to say; a command without its subcommand gets its help."""
+    message = str(error.format_message()).strip()
+    if message.startswith("Usage:"):
+        say(message)
+        return int(error.exit_code)
+    names = getattr(getattr(error, "param", None), "opts", None) or [getattr(error, "option_name", None) or ""]
+    command = getattr(getattr(error, "ctx", None), "command_path", "python -m engine")
+    remedy = f"`{command} --help` shows what it takes."
+    return _report(f"{message} {remedy}", (FieldError(names[0], "", message, remedy),), as_json, int(error.exit_code))
+
+
+def _report(message: str, errors: tuple[FieldError, ...], as_json: bool, status: int) -> int:
+    if as_json:
+        fields = [{"field": e.field, "value": e.value, "rule": e.rule, "remedy": e.remedy} for e in errors]
+        emit_json({"error": {"message": message, "fields": fields}})
+    say("error: " + message.replace("\n", "\n       "))
+    return status
+
+
+def _silence() -> int:
+    """Whoever read the output has gone (``| head``): say nothing more, not even when Python flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="engine",
+    help="Explore cuDNN operation graphs: plan them, sweep their execution plans, hand over the best one.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("env")(machine.env)
+app.command("pipelines")(machine.pipelines)
+app.command("plan")(planning.plan)
+app.command("sweep")(sweeping.sweep)
+app.add_typer(runs.commands, name="runs")
+app.add_typer(bundles.commands, name="bundle")

@@ -1,0 +1,81 @@
+"""Finding the run that a person means: an id, the beginning of one, or a run file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli.output import Failed, read_file, say
+from engine.graph.errors import InvalidInput, invalid
+
+if TYPE_CHECKING:
+    from engine.records.run import RunRecord
+    from engine.runs.library import Library
+    from engine.runs.store import Store
+
+RUN_FILE_LIMIT = 1 << 30
+_SHORTEST = 4
+
+
+@contextmanager
+def open_store() -> Iterator[Store]:
+    """The store of runs. Raises InvalidInput where the data folder cannot be used, Failed where the database cannot."""
+    from engine.runs.home import data_home
+    from engine.runs.store import Store, StoreError
+
+    try:
+        with Store(data_home()) as store:
+            yield store
+    except StoreError as error:
+        raise Failed(str(error)) from None
+
+
+@contextmanager
+def open_library() -> Iterator[Library]:
+    """Own runs and recordings; recordings alone, and a word about it, where the store cannot be opened."""
+    from engine.runs.home import data_home
+    from engine.runs.library import Library
+    from engine.runs.store import Store, StoreError
+
+    try:
+        store = Store(data_home())
+    except (InvalidInput, StoreError) as error:
+        say(f"note: only the recordings that ship with Planscope can be read: {error}")
+        yield Library(None)
+        return
+    try:
+        with store:
+            yield Library(store)
+    except StoreError as error:
+        raise Failed(str(error)) from None
+
+
+def find_id(library: Library, text: str) -> str:
+    """The full id of a run that is named by it or by its beginning; raises InvalidInput."""
+    ids = [summary.id for summary in library.summaries()]
+    wanted = text.strip().lower()
+    if wanted in ids:
+        return wanted
+    found = [run_id for run_id in ids if run_id.startswith(wanted)] if len(wanted) >= _SHORTEST else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise invalid("run", text, f"{len(found)} runs begin so.", "Give more of the id.")
+    raise invalid("run", text, "there is no run of this id, nor a run file of this name.", "`runs list` shows them.")
+
+
+@contextmanager
+def open_run(text: str) -> Iterator[tuple[RunRecord, Callable[[str], bytes]]]:
+    """A run by id or file, and what gives a serialized plan of it by its SHA-256."""
+    path = Path(text)
+    if "/" in text or text.endswith(".zip") or path.is_file():
+        from engine.runs.archive_reading import read_run_file
+
+        file = read_run_file(read_file(path, "run file", RUN_FILE_LIMIT))
+        yield file.run, file.blobs.__getitem__
+        return
+    with open_library() as library:
+        run = library.get(find_id(library, text))
+        yield run, lambda sha256: library.blob(run.id, sha256)

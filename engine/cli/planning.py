@@ -1,0 +1,234 @@
+"""`plan`: every execution plan that cuDNN offers for a graph, built for a GPU that need not be here."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.cancelling import CANCELLED, cancelling
+from engine.cli.options import (
+    ALL_MODES,
+    Builders,
+    ComputeCache,
+    Dtype,
+    Json,
+    LayoutOption,
+    Modes,
+    Parameter,
+    PipelineName,
+    find_target,
+    parse_builders,
+    parse_modes,
+    parse_parameters,
+)
+from engine.cli.output import Failed, check_writable, emit_json, print_facts, print_table, say, write_file
+from engine.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from engine.graph.spec import GraphSpec
+    from engine.jobs.planning import PlanOutcome
+    from engine.plans.targets import Target
+    from engine.records.environment import Environment
+    from engine.records.plan import PlanRecord
+    from engine.records.run import Refusal, RunRecord, SweepOptions
+
+TargetName = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="NAME|local|FILE",
+        help="A shipped GPU, this machine's, or a properties file. By default this machine's, else h200.",
+    ),
+]
+
+
+def plan(
+    pipeline: PipelineName,
+    parameter: Parameter = None,
+    dtype: Dtype = None,
+    layout: LayoutOption = None,
+    target: TargetName = None,
+    modes: Modes = ALL_MODES,
+    no_build: Annotated[bool, typer.Option("--no-build", help="List the plans only.")] = False,
+    builders: Builders = None,
+    compute_cache: ComputeCache = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="RUN.zip", help="Keep the outcome, built plans included, as a run file."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """List a graph's execution plans and build them all, for a GPU that need not be here."""
+    from engine.graph.pipelines import pipeline as find_pipeline
+    from engine.plans.limits import check_memory
+    from engine.records.run import SweepOptions
+
+    found = find_pipeline(pipeline)
+    texts, spec = parse_parameters(found, parameter, dtype, layout)
+    wanted, size = parse_modes(modes), parse_builders(builders)
+    at = find_target(target)
+    check_memory(spec, at.info, found, texts)
+    if out is not None:
+        check_writable(out)
+    options = SweepOptions(modes=wanted, compute_cache=compute_cache)
+    with tempfile.TemporaryDirectory(prefix="planscope-") as folder:
+        started = datetime.now(UTC)
+        outcome = _work(spec, at, options, size, Path(folder), not no_build)
+        if out is not None and outcome.environment is not None:  # else it was cancelled before anything was known
+            run = _record(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
+            _keep(run, Path(folder), out)
+    _report(pipeline, texts, spec, at, outcome, as_json)
+    return _status(outcome, built=not no_build)
+
+
+def _work(
+    spec: GraphSpec, target: Target, options: SweepOptions, builders: int | None, folder: Path, build: bool
+) -> PlanOutcome:
+    from engine.jobs.planning import CannotPlan, plan_graph
+    from engine.jobs.pool import BuilderPool
+
+    progress = Progress()
+    progress.update("asking cuDNN for plans", 0, 0)
+
+    def follow(record: PlanRecord, done: int, total: int) -> None:
+        progress.update("built", done, total)
+
+    try:
+        with (
+            cancelling() as cancel,
+            BuilderPool.for_target(target, builders, compute_cache=options.compute_cache) as pool,
+        ):
+            return plan_graph(
+                spec,
+                target,
+                options.modes,
+                pool=pool,
+                blob_dir=folder,
+                build=build,
+                sink=follow if build else None,
+                cancel=cancel,
+            )
+    except CannotPlan as error:
+        raise Failed(error.message, error.remedy) from None
+    finally:
+        progress.close()
+
+
+def _record(
+    pipeline: str,
+    texts: dict[str, str],
+    spec: GraphSpec,
+    target: Target,
+    options: SweepOptions,
+    started: datetime,
+    outcome: PlanOutcome,
+    environment: Environment,
+) -> RunRecord:
+    from engine.records.run import RunKind, RunRecord, RunStatus
+
+    return RunRecord(
+        id=uuid.uuid4().hex,
+        kind=RunKind.PLAN,
+        status=RunStatus.CANCELLED if outcome.cancelled else RunStatus.DONE,
+        pipeline=pipeline,
+        parameters=texts,
+        graph=spec,
+        target=target.info,
+        environment=environment,
+        options=options,
+        started_at=started,
+        finished_at=datetime.now(UTC),
+        message=" ".join(outcome.remarks) or None,
+        refusal=outcome.refusal,
+        plans=outcome.plans,
+    )
+
+
+def _keep(run: RunRecord, folder: Path, out: Path) -> None:
+    from engine.runs.archive import pack
+
+    digests = {plan.blob_sha256 for plan in run.plans if plan.blob_sha256}
+    write_file(out, pack(run, {digest: (folder / digest).read_bytes() for digest in sorted(digests)}))
+
+
+def _status(outcome: PlanOutcome, built: bool) -> int:
+    from engine.records.plan import Status
+
+    if outcome.cancelled:
+        return CANCELLED
+    if outcome.refusal is not None or not outcome.plans:
+        return 1
+    return 0 if not built or any(plan.status is Status.OK for plan in outcome.plans) else 1
+
+
+def _report(
+    pipeline: str, texts: dict[str, str], spec: GraphSpec, target: Target, outcome: PlanOutcome, as_json: bool
+) -> None:
+    from engine.cli.shapes import cudnn_json, plan_json, refusal_json, target_json
+
+    if as_json:
+        emit_json(
+            {
+                "graph_id": spec.graph_id,
+                "pipeline": pipeline,
+                "parameters": texts,
+                "target": target_json(target.info),
+                "cudnn": cudnn_json(outcome.environment),
+                "plans": [plan_json(plan) for plan in outcome.plans],
+                "refusal": refusal_json(outcome.refusal),
+                "cancelled": outcome.cancelled,
+                "remarks": list(outcome.remarks),
+            }
+        )
+    else:
+        facts: list[tuple[str, Any]] = [
+            ("pipeline", f"{pipeline}  {' '.join(f'{letter}={value}' for letter, value in texts.items() if value)}"),
+            ("graph", spec.graph_id),
+            ("target", f"{target.info.gpu_name} (sm {target.info.sm}, {target.info.source})"),
+        ]
+        if outcome.environment:
+            cudnn = f"{outcome.environment.cudnn_backend}, frontend {outcome.environment.cudnn_frontend}"
+            facts.append(("cuDNN", cudnn))
+        print_facts(facts)
+        if outcome.plans:
+            print_plans(outcome.plans)
+    for remark in outcome.remarks:
+        say(f"note: {remark}")
+    if outcome.refusal:
+        say_refusal(outcome.refusal)
+
+
+def print_plans(plans: tuple[PlanRecord, ...]) -> None:
+    """A table of plans, and how many ended how."""
+    from collections import Counter
+
+    print()
+    rows = [
+        (
+            plan.plan_name,
+            " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
+            plan.status,
+            None if plan.workspace_bytes is None else f"{plan.workspace_bytes:,}",
+            None if plan.build_ms is None else f"{plan.build_ms:.1f}",
+            None if plan.blob_bytes is None else f"{plan.blob_bytes:,}",
+        )
+        for plan in plans
+    ]
+    print_table(("plan", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes"), rows)
+    print("\n" + ", ".join(f"{count} {status}" for status, count in Counter(plan.status for plan in plans).items()))
+    for plan in plans:
+        if plan.message:
+            say(f"{plan.plan_name}: {plan.status} ({plan.stage}): {plan.message}")
+
+
+def say_refusal(refusal: Refusal) -> None:
+    """cuDNN's answer to a graph that it has no plan for."""
+    say(f"error: cuDNN has no plan for this graph: {refusal.message}")
+    for reason in refusal.reasons:
+        if reason != refusal.message:
+            say(f"  - {reason}")

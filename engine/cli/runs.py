@@ -1,0 +1,169 @@
+"""`runs`: what was planned and measured, here or in a recording, and moving it between machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.finding import RUN_FILE_LIMIT, find_id, open_library, open_run
+from engine.cli.options import Json
+from engine.cli.output import check_writable, emit_json, print_facts, print_table, read_file, say, write_file
+
+if TYPE_CHECKING:
+    from engine.records.plan import PlanRecord
+    from engine.records.run import RunRecord
+
+commands = typer.Typer(help="Runs of your own and recordings: list, show, export, import.", no_args_is_help=True)
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")]
+RunOrFile = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the beginning of it, or a run file.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")]
+
+
+@commands.command("list")
+def list_runs(
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Only runs of this one.")] = None,
+    as_json: Json = False,
+) -> int:
+    """List every run, newest first."""
+    from engine.cli.shapes import summary_json
+    from engine.graph.pipelines import pipeline as find_pipeline
+
+    if pipeline is not None:
+        find_pipeline(pipeline)
+    with open_library() as library:
+        summaries = [run for run in library.summaries() if pipeline in (None, run.pipeline)]
+    if as_json:
+        emit_json({"runs": [summary_json(run) for run in summaries]})
+        return 0
+    rows = [
+        (
+            run.id[:12],
+            run.pipeline,
+            run.shape,
+            run.gpu or run.target,
+            run.cudnn,
+            "recording" if run.recorded else run.origin,
+            f"{run.started_at:%Y-%m-%d %H:%M}",
+            run.status,
+            run.best_name,
+            _number(run.best_us),
+            _number(run.speedup_vs_first_pick),
+            _number(run.speedup_vs_torch),
+        )
+        for run in summaries
+    ]
+    header = ("run", "pipeline", "shape", "gpu", "cudnn", "origin", "started", "status", "best", "us")
+    print_table((*header, "vs first pick", "vs torch"), rows)
+    return 0
+
+
+@commands.command("show")
+def show_run(run: RunOrFile, as_json: Json = False) -> int:
+    """Show one run, plan by plan, the fastest first."""
+    from engine.cli.shapes import run_json
+
+    with open_run(run) as (record, _blob):
+        if as_json:
+            emit_json(run_json(record))
+        else:
+            print_run(record)
+    return 0
+
+
+@commands.command("export")
+def export_run(run: RunName, out: Out, as_json: Json = False) -> int:
+    """Write a run with its serialized plans to a run file."""
+    check_writable(out)
+    with open_library() as library:
+        run_id = find_id(library, run)
+        data = library.export(run_id)
+    write_file(out, data)
+    if as_json:
+        emit_json({"id": run_id, "file": str(out), "bytes": len(data)})
+    else:
+        print(f"wrote run {run_id} to {out} ({len(data):,} bytes)")
+    return 0
+
+
+@commands.command("import")
+def import_run(file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")], as_json: Json = False) -> int:
+    """Keep a run file's run among your own."""
+    from engine.cli.finding import open_store
+    from engine.runs.library import Library
+
+    data = read_file(file, "run file", RUN_FILE_LIMIT)
+    with open_store() as store:
+        done = Library(store).import_run(data)
+    if as_json:
+        emit_json({"id": done.id, "already": done.already, "original_id": done.original_id})
+        return 0
+    print(f"run {done.id} was already here" if done.already else f"imported run {done.id}")
+    if done.original_id:
+        say(f"note: another run has the id {done.original_id} already, so this one got a new one.")
+    return 0
+
+
+def print_run(run: RunRecord) -> None:
+    """A run for people: what it is, then its plans, measured ones by time."""
+    from engine.cli.planning import print_plans, say_refusal
+
+    gpu = run.environment.gpu
+    print_facts(
+        [
+            ("run", run.id),
+            ("title", run.title),
+            ("status", f"{run.status}{': ' + run.message if run.message else ''}"),
+            ("pipeline", f"{run.pipeline}  {' '.join(f'{k}={v}' for k, v in run.parameters.items() if v)}"),
+            ("graph", run.graph_id),
+            (
+                "measured on" if gpu else "planned for",
+                gpu.name if gpu else f"{run.target.gpu_name} ({run.target.source})",
+            ),
+            ("cuDNN", f"{run.environment.cudnn_backend}, frontend {run.environment.cudnn_frontend}"),
+            ("torch", run.environment.torch),
+            ("started", f"{run.started_at:%Y-%m-%d %H:%M:%S %Z}"),
+        ]
+    )
+    timed = run.timed()
+    if timed:
+        _print_timed(run, timed)
+    if others := tuple(plan for plan in run.plans if plan not in timed):
+        print_plans(others)
+    if run.refusal:
+        say_refusal(run.refusal)
+
+
+def _print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
+    first = run.first_pick
+    print()
+    rows: list[tuple[Any, ...]] = []
+    for plan in timed:
+        assert plan.timings is not None
+        regimes = (plan.timings.hot, plan.timings.cold, plan.timings.host)
+        errors = [output.max_rel for output in plan.accuracy if output.max_rel is not None]
+        rows.append(
+            (
+                plan.plan_name,
+                *(_number(samples.median_us) for samples in regimes),
+                f"{max(errors):.2e}" if errors else None,
+                _number(plan.build_ms),
+                _number(plan.deserialize_ms),
+                f"{plan.workspace_bytes or 0:,}",
+                "first pick" if first and plan.key == first.key else "",
+            )
+        )
+    if run.baseline and run.baseline.timings:
+        timings = run.baseline.timings
+        medians = (_number(samples.median_us) for samples in (timings.hot, timings.cold, timings.host))
+        rows.append((run.baseline.name, *medians, None, None, None, None, "baseline"))
+    header = ("plan", "hot_us", "cold_us", "host_us", "max_rel", "build_ms", "load_ms", "workspace_bytes", "")
+    print_table(header, rows)
+
+
+def _number(value: float | None) -> str | None:
+    """Four significant digits, which is what these times support."""
+    if value is None:
+        return None
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

@@ -1,0 +1,125 @@
+"""What records look like in the command line's JSON: the keys that programs build on, in one place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.records.environment import Environment
+    from engine.records.plan import PlanRecord
+    from engine.records.run import Baseline, Refusal, RunRecord, TargetInfo
+    from engine.records.samples import Samples
+    from engine.runs.summary import RunSummary
+
+
+def target_json(target: TargetInfo) -> dict[str, Any]:
+    """A target."""
+    return {
+        "name": target.name,
+        "gpu": target.gpu_name,
+        "sm": target.sm,
+        "memory_bytes": target.memory_bytes,
+        "source": target.source.value,
+    }
+
+
+def cudnn_json(environment: Environment | None) -> dict[str, Any]:
+    """cuDNN's versions; None where they are not known."""
+    return {
+        "backend": environment.cudnn_backend if environment else None,
+        "frontend": environment.cudnn_frontend if environment else None,
+    }
+
+
+def refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
+    """A refusal."""
+    return {"message": refusal.message, "reasons": list(refusal.reasons)} if refusal else None
+
+
+def plan_json(plan: PlanRecord) -> dict[str, Any]:
+    """A plan; what was not measured is None."""
+    timings = plan.timings
+    return {
+        "plan_name": plan.plan_name,
+        "key": plan.key,
+        "engine_id": plan.identity.engine_id,
+        "knobs": dict(plan.identity.knobs),
+        "modes": dict(plan.modes),
+        "workspace_bytes": plan.workspace_bytes,
+        "behavior_notes": list(plan.behavior_notes),
+        "numerical_notes": list(plan.numerical_notes),
+        "status": plan.status.value,
+        "stage": plan.stage.value,
+        "build_ms": plan.build_ms,
+        "build_contended": plan.build_contended,
+        "deserialize_ms": plan.deserialize_ms,
+        "blob_bytes": plan.blob_bytes,
+        "blob_sha256": plan.blob_sha256,
+        "error": plan.message,
+        "hot_us": samples_json(timings.hot) if timings else None,
+        "cold_us": samples_json(timings.cold) if timings else None,
+        "host_us": samples_json(timings.host) if timings else None,
+        "accuracy": [output.model_dump(mode="json") for output in plan.accuracy],
+    }
+
+
+def samples_json(samples: Samples) -> dict[str, Any]:
+    """A summary of samples, microseconds."""
+    return {
+        "median": samples.median_us,
+        "p10": samples.quantile_us(0.1),
+        "p90": samples.quantile_us(0.9),
+        "samples": samples.count,
+    }
+
+
+def baseline_json(baseline: Baseline | None) -> dict[str, Any] | None:
+    """torch's own time on the same data."""
+    if baseline is None:
+        return None
+    timings = baseline.timings
+    return {
+        "name": baseline.name,
+        "hot_us": samples_json(timings.hot) if timings else None,
+        "cold_us": samples_json(timings.cold) if timings else None,
+        "host_us": samples_json(timings.host) if timings else None,
+        "accuracy": [output.model_dump(mode="json") for output in baseline.accuracy],
+        "error": baseline.message,
+    }
+
+
+def run_json(run: RunRecord) -> dict[str, Any]:
+    """A whole run, samples summarized."""
+    best, first = run.best, run.first_pick
+    return {
+        "id": run.id,
+        "title": run.title,
+        "kind": run.kind.value,
+        "status": run.status.value,
+        "message": run.message,
+        "pipeline": run.pipeline,
+        "parameters": dict(run.parameters),
+        "graph_id": run.graph_id,
+        "target": target_json(run.target),
+        "cudnn": cudnn_json(run.environment),
+        "environment": run.environment.model_dump(mode="json"),
+        "options": run.options.model_dump(mode="json"),
+        "started_at": run.started_at.isoformat(),
+        "finished_at": run.finished_at and run.finished_at.isoformat(),
+        "best": best and best.key,
+        "first_pick": first and first.key,
+        "plans": [plan_json(plan) for plan in run.plans],
+        "baseline": baseline_json(run.baseline),
+        "refusal": refusal_json(run.refusal),
+    }
+
+
+def summary_json(run: RunSummary) -> dict[str, Any]:
+    """A run in brief."""
+    content = run.model_dump(mode="json")
+    derived = {"recorded": run.recorded, "measured": run.measured, "plans": run.plans}
+    speedups = {
+        "speedup_vs_first_pick": run.speedup_vs_first_pick,
+        "speedup_vs_torch": run.speedup_vs_torch,
+    }
+    return {**content, **derived, **speedups}

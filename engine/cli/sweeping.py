@@ -1,0 +1,140 @@
+"""`sweep`: build every plan of a graph, measure each on this machine's GPU, and keep all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.cancelling import CANCELLED, cancelling
+from engine.cli.options import (
+    ALL_MODES,
+    Builders,
+    ComputeCache,
+    Dtype,
+    Json,
+    LayoutOption,
+    Modes,
+    Parameter,
+    PipelineName,
+    find_target,
+    parse_builders,
+    parse_modes,
+    parse_parameters,
+    parse_seed,
+)
+from engine.cli.output import Failed, check_writable, emit_json, say, write_file
+from engine.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from engine.jobs.request import Progress as JobProgress
+    from engine.jobs.request import Request
+    from engine.records.run import RunRecord
+    from engine.runs.store import Store
+
+
+def sweep(
+    pipeline: PipelineName,
+    parameter: Parameter = None,
+    dtype: Dtype = None,
+    layout: LayoutOption = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="local[:N]", help="Which GPU of this machine; the first by default."),
+    ] = None,
+    modes: Modes = ALL_MODES,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
+    builders: Builders = None,
+    compute_cache: ComputeCache = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="RUN.zip", help="Write the run to a run file as well.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Build and measure every execution plan of a graph on this machine's GPU, next to torch; the run is kept."""
+    from engine.cli.finding import open_store
+    from engine.graph.pipelines import pipeline as find_pipeline
+    from engine.jobs.request import Request, pick_gpu
+    from engine.machine.gpus import list_gpus
+    from engine.plans.limits import check_memory
+    from engine.records.run import RunKind, SweepOptions
+
+    found = find_pipeline(pipeline)
+    texts, spec = parse_parameters(found, parameter, dtype, layout)
+    options = SweepOptions(modes=parse_modes(modes), seed=parse_seed(seed), compute_cache=compute_cache)
+    size, gpus = parse_builders(builders), list_gpus()
+    if out is not None:
+        check_writable(out)
+    if not gpus:
+        raise Failed(
+            "A sweep measures, and this machine has no NVIDIA GPU that the driver offers.",
+            "`plan` builds the plans without one; `runs list` shows the recordings.",
+        )
+    at = find_target(target)
+    gpu = pick_gpu(at, gpus)
+    check_memory(spec, at.info, found, texts)
+    request = Request(RunKind.SWEEP, pipeline, texts, spec, at, options, gpu)
+    with open_store() as store:
+        run = _work(request, store, size)
+        if out is not None:
+            _export(store, run, out)
+    _report(run, as_json)
+    return _status(run)
+
+
+def _work(request: Request, store: Store, builders: int | None) -> RunRecord:
+    from engine.jobs.pool import BuilderPool
+    from engine.jobs.protocol import JobCancelled, JobError
+    from engine.jobs.sweep import run_sweep
+
+    line, told = Progress(), set[str]()
+
+    def follow(progress: JobProgress) -> None:
+        line.update(f"{progress.message}; step", progress.done, progress.total, progress.eta_s)
+        for remark in progress.remarks:
+            if remark not in told:
+                told.add(remark)
+                line.close()
+                say(f"note: {remark}")
+
+    compute_cache = request.options.compute_cache
+    try:
+        with (
+            cancelling() as cancel,
+            BuilderPool.for_target(request.target, builders, compute_cache=compute_cache) as pool,
+        ):
+            return run_sweep(request, store=store, pool=pool, cancel=cancel, report=follow)
+    except JobCancelled:
+        raise KeyboardInterrupt from None  # before there was anything to keep
+    except JobError as error:
+        raise Failed(str(error)) from None
+    finally:
+        line.close()
+
+
+def _export(store: Store, run: RunRecord, out: Path) -> None:
+    from engine.runs.archive import export_run
+
+    write_file(out, export_run(store, run.id))
+
+
+def _status(run: RunRecord) -> int:
+    from engine.records.run import RunStatus
+
+    if run.status is RunStatus.CANCELLED:
+        return CANCELLED
+    return 0 if run.status is RunStatus.DONE and run.timed() else 1
+
+
+def _report(run: RunRecord, as_json: bool) -> None:
+    from engine.cli.runs import print_run
+    from engine.cli.shapes import run_json
+    from engine.records.run import RunStatus
+
+    if as_json:
+        emit_json({"run_id": run.id, **run_json(run)})
+    else:
+        print_run(run)
+    if run.status is not RunStatus.DONE:
+        say(f"{run.status}: {run.message}; what was measured is kept as run {run.id}")
