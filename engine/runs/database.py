@@ -32,6 +32,10 @@ class StoreError(Exception):
     do."""
 
 
+class StoreLocked(StoreError):
+    """Another process kept the database locked for longer than the busy timeout."""
+
+
 class Database:
     """One database file. ``read()`` is safe from any thread; ``write`` runs in the one writer thread."""
 
@@ -114,7 +118,7 @@ class Database:
             deadline = time.monotonic() + self._busy_timeout_s
             while not self._create():  # the switch to WAL does not wait for another process doing it at the same time
                 if time.monotonic() > deadline:
-                    raise StoreError(_locked(self.path, self._busy_timeout_s))
+                    raise StoreLocked(_locked(self.path, self._busy_timeout_s))
                 time.sleep(0.02)
 
     def _create(self) -> bool:
@@ -167,7 +171,7 @@ class Database:
     def _explain(self, cause: BaseException | None, error: Exception) -> Exception:
         code = sqlite3.SQLITE_CANTOPEN if isinstance(cause, OSError) else _code(cause)
         if code in _BUSY:
-            return StoreError(_locked(self.path, self._busy_timeout_s))
+            return StoreLocked(_locked(self.path, self._busy_timeout_s))
         if code == sqlite3.SQLITE_FULL:
             return StoreError(f"There is no space left for {self.path}. Free some; what was written before is kept.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

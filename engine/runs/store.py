@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from engine.graph.errors import invalid
 from engine.records.plan import PlanRecord
 from engine.records.run import Baseline, Refusal, RunKind, RunRecord, RunStatus
 from engine.runs.blobs import Blobs
-from engine.runs.database import BUSY_TIMEOUT_S, Database, StoreError
+from engine.runs.database import BUSY_TIMEOUT_S, Database, StoreError, StoreLocked
 from engine.runs.owners import Owner, is_alive, remove_stale
 from engine.runs.rows import read_head, save_head, save_plans, tick, unknown_run
 from engine.runs.schema import GARBAGE, PLANS, RUNS, STATE
@@ -44,6 +44,8 @@ class Store:
         self._database = Database(home / "planscope.db", busy_timeout_s)
         try:
             self._database.write(self._tidy)
+        except StoreLocked as error:  # what is there can be read all the same
+            _LOG.warning("Runs of ended processes stay as they are for now: %s", error)
         except BaseException:
             self._database.close()
             raise
@@ -192,18 +194,22 @@ class Store:
         except StoreError as error:
             _LOG.warning("Blobs of the deleted run %s will be removed later: %s", run_id, error)
 
-    def add_imported(self, run: RunRecord, blobs: dict[str, bytes]) -> None:
-        """Keep a run from elsewhere with its blobs (see archive.py, which has checked them)."""
+    def add_imported(self, run: RunRecord, blobs: Mapping[str, bytes]) -> bool:
+        """Keep a run from elsewhere with its blobs (see archive.py, which has checked them); False where a run has its
+        id."""
         for data in blobs.values():
             self._blobs.put(data)
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> bool:
+            if connection.execute(select(RUNS.c.id).where(RUNS.c.id == run.id)).scalar():
+                return False
             for sha256, data in blobs.items():
                 if not self._blobs.has(sha256):  # removed with another run since
                     self._blobs.put(data)
             self._insert(connection, run, Origin.IMPORTED)
+            return True
 
-        self._database.write(write)
+        return self._database.write(write)
 
     # -- Serialized plans
 
@@ -213,6 +219,10 @@ class Store:
 
     def get_blob(self, sha256: str) -> bytes:
         """A serialized plan, checked against its digest. Raises StoreError where it is missing or damaged."""
+        return self._blobs.get(sha256)
+
+    def blob(self, run_id: str, sha256: str) -> bytes:
+        """A serialized plan of a run; as get_blob, for the store keeps a blob that several runs share once."""
         return self._blobs.get(sha256)
 
     # -- Inside

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from pydantic import AwareDatetime, BaseModel
 
+from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
+from engine.graph.pipelines.base import text_of
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import FROZEN, Role
 from engine.records.plan import PlanRecord, Status
@@ -146,25 +149,37 @@ def summarize(head: RunRecord, plans: Iterable[PlanBrief], origin: Origin) -> Ru
 
 
 def shape_text(pipeline: str, parameters: dict[str, str], graph: GraphSpec) -> str:
-    """A graph's shape for people: the large inputs with their dims, then what differs from the pipeline's defaults,
-    then type and layout: ``X 32×128×56×56, W 256×128×3×3, stride 2, bf16, nhwc``."""
+    """A graph's shape for people: the large inputs with their dims, then what differs from the pipeline's defaults and
+    does not show in the dims, then type and layout: ``X 32×128×56×56, W 256×128×3×3, stride 2, bf16, nhwc``."""
     shown = [t for t in graph.with_role(Role.INPUT) if sum(d > 1 for d in t.dims) > 1] or graph.with_role(Role.INPUT)
-    parts = [f"{t.name} {'×'.join(map(str, t.dims))}" for t in shown]
-    fields = CATALOGUE[pipeline].fields() if pipeline in CATALOGUE else ()
-    dims = {str(d) for t in shown for d in t.dims}
-    for field in fields:
-        value, default = parameters.get(field.letter), getattr(field.default, "value", field.default)
-        if field.letter in ("dtype", "layout") or value is None or value in dims:
+    dims = [f"{t.name} {'×'.join(map(str, t.dims))}" for t in shown]
+    layout = [parameters["layout"]] if "layout" in parameters else []
+    return ", ".join([*dims, *_options(pipeline, tuple(parameters.items())), graph.io_dtype.value, *layout])
+
+
+@lru_cache(maxsize=256)
+def _options(pipeline: str, parameters: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """What was set apart from sizes; a size letter is one that changes the dims of an input."""
+    if pipeline not in CATALOGUE:
+        return ()
+    catalogued, given = CATALOGUE[pipeline], dict(parameters)
+    options = []
+    for field in catalogued.fields():
+        value, default = given.get(field.letter, ""), text_of(field.default)
+        if value == default or field.letter in ("dtype", "layout"):
             continue
-        if value.lower() != _as_text(default) and value.lower() != str(default).lower():
-            parts.append(f"{field.letter} {value.lower()}")
-    return ", ".join([*parts, graph.io_dtype.value, *([parameters["layout"]] if "layout" in parameters else [])])
+        try:
+            with_default = _input_dims(catalogued.graph({**given, field.letter: default}))
+            is_size = field.kind == "int" and with_default != _input_dims(catalogued.graph(given))
+        except InvalidInput:  # sizes that fit together only as they are
+            is_size = True
+        if not is_size:
+            options.append(f"{field.letter} {value or 'default'}")
+    return tuple(options)
 
 
-def _as_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "" if value is None else str(value)
+def _input_dims(graph: GraphSpec) -> list[tuple[int, ...]]:
+    return [tensor.dims for tensor in graph.with_role(Role.INPUT)]
 
 
 def _first_pick(plans: list[PlanBrief], modes: tuple[str, ...]) -> PlanBrief | None:

@@ -60,15 +60,13 @@ def plan(
 
 def run(
     pipeline: str = "matmul",
-    parameters: Mapping[str, str] | None = None,
+    parameters: Mapping[str, object] | None = None,
     plans: tuple[PlanRecord, ...] = (),
     **fields: object,
 ) -> RunRecord:
     """A finished sweep on an H200."""
-    given = {k: str(v) for k, v in (parameters or {}).items()}
-    asked = CATALOGUE[pipeline].parse(given)
-    texts = {k: ("on" if v else "off") if isinstance(v, bool) else str(v) for k, v in asked.model_dump().items()}
-    texts = {k: v for k, v in texts.items() if v != "None"}
+    catalogued = CATALOGUE[pipeline]
+    texts = catalogued.texts(catalogued.parse(parameters or {}))
     return RunRecord(
         **{
             "id": uuid.uuid4().hex,
@@ -76,7 +74,7 @@ def run(
             "status": RunStatus.DONE,
             "pipeline": pipeline,
             "parameters": texts,
-            "graph": CATALOGUE[pipeline].graph(given),
+            "graph": catalogued.graph(texts),
             "target": TargetInfo(
                 name="h200", gpu_name=GPU.name, sm=90, memory_bytes=GPU.memory_bytes, source=Source.DEVICE
             ),

@@ -1,0 +1,94 @@
+"""Judging the record inside a run file: whether it is one, and whether it fits its pipeline and the blobs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from engine.graph.errors import FieldError, InvalidInput, invalid
+from engine.graph.pipelines import pipeline
+from engine.records.run import FORMAT_VERSION, RunRecord, RunStatus
+
+RUN = "run.json"
+BLOBS = "blobs/"
+EXPORT_AGAIN = "Export the run again where it was made."
+
+
+class _Version(BaseModel):
+    """The one field that says whether the rest can be understood."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    format_version: int
+
+
+def parse_run(data: bytes) -> RunRecord:
+    """The record in ``run.json``."""
+    try:
+        version = _Version.model_validate_json(data).format_version
+        if version != FORMAT_VERSION:
+            rule = f"this Planscope reads format version {FORMAT_VERSION}."
+            raise invalid(f"{RUN}: format_version", version, rule, "Update Planscope, or export the run again with it.")
+        return RunRecord.model_validate_json(data)
+    except ValidationError as error:
+        raise InvalidInput(*(_explain(dict(e)) for e in error.errors(include_url=False)[:3])) from None
+    except (LookupError, ArithmeticError) as error:  # an operation met dims of a rank it does not know
+        raise invalid(f"{RUN}: graph", error, "is no graph that can be computed.", EXPORT_AGAIN) from None
+
+
+def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
+    """What a record cannot check by itself: that it fits its pipeline and the blobs beside it, and its plans differ."""
+    if run.status in (RunStatus.QUEUED, RunStatus.RUNNING):
+        raise invalid(f"{RUN}: status", run.status, "a run file holds a run that has ended.", EXPORT_AGAIN)
+    try:
+        fits = pipeline(run.pipeline).graph(run.parameters).graph_id == run.graph_id
+        run.started_at.astimezone(UTC)
+    except InvalidInput as error:
+        raise InvalidInput(*(_inside_run(e) for e in error.errors)) from None
+    except (ValueError, ArithmeticError) as error:  # numbers too long to print, dates at the end of time
+        raise invalid(RUN, error, "holds a number or date outside every range.", EXPORT_AGAIN) from None
+    if not fits:
+        rule = f"is not the graph that {run.pipeline} has for these parameters."
+        raise invalid(f"{RUN}: graph", run.graph_id, rule, EXPORT_AGAIN)
+    keys: set[str] = set()
+    for plan in run.plans:
+        if plan.key in keys:
+            raise invalid(f"{RUN}: plans", plan.key, "two plans have the same engine and knobs.", EXPORT_AGAIN)
+        keys.add(plan.key)
+        if plan.blob_sha256 is None:
+            continue
+        if plan.blob_sha256 not in blobs:
+            rule = f"the serialized form of plan {plan.plan_name} is not in the file."
+            raise invalid(BLOBS + plan.blob_sha256, "missing", rule, EXPORT_AGAIN)
+        if plan.blob_bytes != len(blobs[plan.blob_sha256]):
+            rule = f"plan {plan.plan_name} says its serialized form has another size."
+            raise invalid(
+                f"{RUN}: blob_bytes", f"{plan.blob_bytes} for {len(blobs[plan.blob_sha256])}", rule, EXPORT_AGAIN
+            )
+    for sha256 in sorted(set(blobs) - {plan.blob_sha256 for plan in run.plans}):
+        raise invalid(BLOBS + sha256, "not used", "no plan refers to it.", EXPORT_AGAIN)
+
+
+def _explain(error: dict[str, object]) -> FieldError:
+    """One of pydantic's complaints about ``run.json``."""
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    where = ".".join(str(part) for part in location)
+    field = f"{RUN}: {where}" if where else RUN
+    return FieldError(shown(field), shown(str(error["input"])), _sentence(str(error["msg"])), EXPORT_AGAIN)
+
+
+def _inside_run(error: FieldError) -> FieldError:
+    return FieldError(f"{RUN}: {error.field or 'parameters'}", error.value, error.rule, error.remedy)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!")) else text + "."
+
+
+def shown(text: str) -> str:
+    """Foreign text, cut and with nothing in it that a terminal or a page would act on."""
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:100])
+    return printable if len(text) <= 80 else printable[:77] + "..."

@@ -1,0 +1,101 @@
+"""All runs a person can look at: their own, imported ones, and the recordings shipped with the project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.graph.errors import invalid
+from engine.graph.pipelines import pipeline as pipeline_of
+from engine.records.run import RunRecord
+from engine.runs.archive import Imported, export_run, import_run
+from engine.runs.nearest import Nearest, nearest
+from engine.runs.recordings import Recordings
+from engine.runs.rows import unknown_run
+from engine.runs.store import Store, StoreError
+from engine.runs.summary import Origin, RunSummary
+
+__all__ = ["Library", "Nearest"]
+
+_PREFERENCE = (Origin.OWN, Origin.IMPORTED, Origin.RECORDING)
+
+
+class Library:
+    """The store and the recordings, looked up together. Safe from any thread.
+
+    ``store`` is None where the data folder cannot be used: recordings can be looked at even then.
+    """
+
+    def __init__(self, store: Store | None, recordings: Recordings | None = None) -> None:
+        self.store = store
+        self.recordings = recordings if recordings is not None else Recordings()
+        self._cached: tuple[tuple[int, int], list[RunSummary]] | None = None
+
+    def change_token(self, run_id: str | None = None) -> tuple[int, int]:
+        """Changes whenever anything (or this run) does; takes well under a millisecond."""
+        return (self.store.change_token(run_id) if self.store else 0, self.recordings.change_token())
+
+    def summaries(self) -> list[RunSummary]:
+        """Every run in brief, newest first."""
+        token = self.change_token()
+        cached = self._cached  # one reference: another thread may replace it meanwhile
+        if cached is None or cached[0] != token:
+            runs = [*(self.store.summaries() if self.store else ()), *self.recordings.summaries()]
+            cached = token, sorted(runs, key=lambda run: run.started_at, reverse=True)
+            self._cached = cached
+        return list(cached[1])
+
+    def get(self, run_id: str) -> RunRecord:
+        """A whole run. Raises InvalidInput where there is none of this id."""
+        return self._source(run_id).get(run_id)
+
+    def summary(self, run_id: str) -> RunSummary:
+        """A run in brief. Raises InvalidInput where there is none of this id."""
+        found = next((run for run in self.summaries() if run.id == run_id), None)
+        if found is None:
+            raise unknown_run(run_id)
+        return found
+
+    def blob(self, run_id: str, sha256: str) -> bytes:
+        """A serialized plan of a run, checked against its digest."""
+        return self._source(run_id).blob(run_id, sha256)
+
+    def matching(self, graph_id: str) -> list[RunSummary]:
+        """Runs of this graph, best first: measured before planned, own before imported before recorded, then newest."""
+        runs = [run for run in self.summaries() if run.graph_id == graph_id]
+        return sorted(runs, key=lambda run: (not run.measured, _PREFERENCE.index(run.origin)))
+
+    def nearest(self, pipeline: str, parameters: Mapping[str, Any]) -> Nearest | None:
+        """The measured run of this pipeline whose shape is nearest. Raises InvalidInput on parameters that are none."""
+        runs = sorted(self.summaries(), key=lambda run: _PREFERENCE.index(run.origin))
+        return nearest(pipeline_of(pipeline), parameters, runs)
+
+    def export(self, run_id: str) -> bytes:
+        """A run as a run file; a recording as the very file that ships."""
+        return self.recordings.file(run_id) if self.recordings.has(run_id) else export_run(self, run_id)
+
+    def import_run(self, data: bytes) -> Imported:
+        """Keep a run file's run. Raises InvalidInput where the file is not in order."""
+        return import_run(self._writable(), data, self.recordings)
+
+    def rename(self, run_id: str, title: str) -> None:
+        """Give a run a title. Raises InvalidInput for a recording."""
+        self._own(run_id).rename(run_id, title)
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run. Raises InvalidInput for a recording, and for a run under way."""
+        self._own(run_id).delete(run_id)
+
+    def _source(self, run_id: str) -> Store | Recordings:
+        return self.recordings if self.store is None or self.recordings.has(run_id) else self.store
+
+    def _own(self, run_id: str) -> Store:
+        if self.recordings.has(run_id):
+            rule = "is a recording shipped with Planscope: it stays as it is."
+            raise invalid("run", run_id, rule, "Choose a run of your own.")
+        return self._writable()
+
+    def _writable(self) -> Store:
+        if self.store is None:
+            raise StoreError("The data folder cannot be used, so no run can be kept. The System page says why.")
+        return self.store
