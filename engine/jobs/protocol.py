@@ -148,13 +148,13 @@ class Child:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def kill(self) -> None:
-        """End the worker's whole process group at once. Returns within KILL_WAIT_S, also where the kernel is slower."""
+    def kill(self, wait_s: float = KILL_WAIT_S) -> None:
+        """End the worker's whole process group at once. Returns within ``wait_s``, also where the kernel is slower."""
         if self._process.returncode is None:  # Once it has been reaped its number may be somebody else's.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=KILL_WAIT_S)
+            self._process.wait(timeout=wait_s)
         self._hang_up()
 
     def _hang_up(self) -> None:

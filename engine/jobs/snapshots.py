@@ -34,7 +34,9 @@ class JobSnapshot:
     ``done`` of ``total`` steps (a plan built is a step, a plan measured another; 0 of 0 before they are known);
     ``message``: one sentence on what happens now, or why it ended; ``position``: jobs that come before this one in its
     queue, the running one included (0 once it runs or has ended); ``plans`` in the order cuDNN listed them, each as far
-    as it has come; ``run_id``: the run in the store that a sweep writes to; ``version`` grows with every change.
+    as it has come (``ok`` without timings in a sweep: built, its turn to be measured is still to come); ``remarks``:
+    what a person should know beside; ``run_id``: the run in the store that a sweep writes to; ``version`` grows with
+    every change.
     """
 
     id: str
@@ -55,6 +57,7 @@ class JobSnapshot:
     refusal: Refusal | None
     baseline: Baseline | None
     environment: Environment | None
+    remarks: tuple[str, ...]
     run_id: str | None
     version: int
 

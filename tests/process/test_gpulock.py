@@ -88,7 +88,7 @@ def test_a_file_that_is_no_lock_file_is_refused_and_left_alone(tmp_path, kind):
         "folder": path.mkdir,
         "pipe": lambda: os.mkfifo(path),
     }[kind]()
-    with pytest.raises(JobError, match="lock file .*planscope-GPU-1.lock"):
+    with pytest.raises(JobError, match=r"lock file .*planscope-GPU-1\.lock"):
         GpuLock("GPU-1", "sweep", tmp_path).try_acquire()
     assert precious.read_text() == "precious" and not (tmp_path / "new").exists()
 

@@ -111,7 +111,7 @@ def test_close_lets_a_worker_end_and_kills_one_that_does_not():
 
 def test_nothing_is_left_open_behind_killed_workers():
     def descriptors():
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
 
     Child(WORKER).kill()
     before, threads = descriptors(), threading.active_count()

@@ -1,0 +1,102 @@
+"""What is asked of a job and how far it is: the values that the job manager, a sweep and a command line exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.graph.errors import invalid
+from engine.graph.pipelines import CATALOGUE
+from engine.graph.spec import GraphSpec
+from engine.plans.limits import check_memory
+from engine.plans.targets import Target
+from engine.records.environment import Environment, GpuInfo
+from engine.records.plan import PlanRecord
+from engine.records.run import Baseline, Refusal, RunKind, RunStatus, SweepOptions
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. ``parameters``: the pipeline's, as texts.
+
+    ``gpu``: the GPU of this machine to plan or measure on, None to plan without one. ``build``: a plan job also builds
+    what it lists; a sweep always does.
+    """
+
+    kind: RunKind
+    pipeline: str
+    parameters: Mapping[str, str]
+    graph: GraphSpec
+    target: Target
+    options: SweepOptions
+    gpu: GpuInfo | None = None
+    build: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.pipeline}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is.
+
+    ``done`` of ``total`` steps: a plan built is one, a plan measured another, the baseline a third; 0 of 0 before it is
+    known how many. ``plans`` in the order cuDNN listed them, each as far as it has come; ``remarks``: what a person
+    should know beside. ``run_id`` once the run is in the store; ``ended`` once it has ended there.
+    """
+
+    done: int = 0
+    total: int = 0
+    eta_s: float | None = None
+    message: str = ""
+    plans: tuple[PlanRecord, ...] = ()
+    refusal: Refusal | None = None
+    baseline: Baseline | None = None
+    environment: Environment | None = None
+    remarks: tuple[str, ...] = ()
+    run_id: str | None = None
+    ended: RunStatus | None = None
+
+
+def plan_request(
+    pipeline: str,
+    parameters: Mapping[str, str],
+    graph: GraphSpec,
+    target: Target,
+    options: SweepOptions,
+    gpus: tuple[GpuInfo, ...],
+    build: bool = True,
+) -> Request:
+    """A question for plans. ``gpus``: this machine's. Raises InvalidInput where target and graph do not go together."""
+    gpu = pick_gpu(target, gpus) if target.is_local else None
+    check_memory(graph, target.info, CATALOGUE.get(pipeline), parameters)
+    return Request(RunKind.PLAN, pipeline, dict(parameters), graph, target, options, gpu, build)
+
+
+def sweep_request(
+    pipeline: str,
+    parameters: Mapping[str, str],
+    graph: GraphSpec,
+    target: Target,
+    options: SweepOptions,
+    gpus: tuple[GpuInfo, ...],
+) -> Request:
+    """A sweep. ``gpus``: this machine's. Raises InvalidInput where there is none, or the graph does not fit it."""
+    gpu = pick_gpu(target, gpus)
+    check_memory(graph, target.info, CATALOGUE.get(pipeline), parameters)
+    return Request(RunKind.SWEEP, pipeline, dict(parameters), graph, target, options, gpu)
+
+
+def pick_gpu(target: Target, gpus: tuple[GpuInfo, ...]) -> GpuInfo:
+    """The GPU of this machine that a target means. Raises InvalidInput where the target is elsewhere or has gone."""
+    if not target.is_local:
+        rule = "a sweep measures, so its target is a GPU of this machine."
+        raise invalid("target", target.info.name, rule, "Choose local, or plan for the named GPU instead.")
+    if not gpus:
+        remedy = "Open a recorded run, or plan for a named GPU."
+        raise invalid("target", target.info.name, "no NVIDIA GPU in this machine.", remedy)
+    for gpu in gpus:
+        if target.gpu_uuid in (None, gpu.uuid):
+            return gpu
+    names = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus)
+    raise invalid("target", target.info.name, "this GPU is no longer in this machine.", f"It has {names}.")
