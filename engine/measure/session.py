@@ -15,10 +15,10 @@ from engine.measure.buffers import Buffers, required_bytes
 from engine.measure.device import Device
 from engine.measure.gpu_state import StateReader
 from engine.measure.reference import WIDE, reference, reference_bytes
-from engine.measure.timing import REPLAY_US, CannotCapture, Flush, span_us, time_call
+from engine.measure.timing import CannotCapture, Flush, estimate_us, span_us, time_call
 from engine.plans.building import PlanFailure, check_loaded, load
 from engine.plans.context import Context
-from engine.records.plan import OutputAccuracy, PlanRecord, Stage, Status
+from engine.records.plan import OutputAccuracy, PlanRecord, Stage, Status, Timings
 from engine.records.run import Baseline
 
 OnStage = Callable[[Stage], None]
@@ -117,9 +117,8 @@ class Session:
         allowed = tolerance(self._spec, unfused=unfused)
         return tuple(compare(t, outputs[t.uid], self._wanted[t.uid], allowed) for t in self._spec.outputs)
 
-    def _time(self, call: Callable[[], object], first_us: float) -> Any:
-        execution_us = first_us if first_us > 5 * REPLAY_US else span_us(call, 3)
-        return time_call(call, self._flush, execution_us, self._best_us, self._reader.read)
+    def _time(self, call: Callable[[], object], first_us: float) -> Timings:
+        return time_call(call, self._flush, estimate_us(call, first_us), self._best_us, self._reader.read)
 
 
 class _Attempt:

@@ -3,15 +3,17 @@
 Each regime has its own samples, in microseconds per execution:
 
 - hot: several executions captured into one CUDA graph, each sample one replay between two events. A plain loop over a
-  10 us kernel would measure Python, which needs 20 us to launch it.
+  10 us kernel would measure Python, which needs longer to launch it. A replay itself costs about 2 us, which the
+  executions in it share.
 - cold: one execution per sample, right after the L2 cache was filled with something else. The flush reads: after
-  writing, the timed kernel would pay for writing dirty lines back. One execution is replayed as a graph too, so the
-  time between the events has no launch cost in it while the flush keeps the GPU busy.
+  writing, the timed kernel would also pay for writing dirty lines back (12 % on a 25 us matmul, on an H200). It lasts
+  longer than the host needs to enqueue the execution, so no launch falls between the events.
 - host: time around the call on the calling thread, which does not wait for the GPU.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +40,9 @@ REGIME_US = 60_000.0
 """GPU time one regime may cost for a plan that is far from the best; one near it gets all its samples."""
 NEAR_BEST = 2.0
 WARM_UP_US = 3_000.0
+FLUSH_US = 60.0
+HOST_MARGIN = 3.0
+"""A flush lasts this long, and so many times the host's cost of a call: the events are enqueued before it ends."""
 SYNCHRONIZE_EVERY = 32
 """Host samples between waits: the launch queue holds about a thousand, and a full one makes a call wait."""
 
@@ -74,21 +79,26 @@ class Counts:
 
 
 class Flush:
-    """Fills the L2 cache with a buffer of its own, three times as large, by reading it twice."""
+    """Fills the L2 cache by reading a buffer of its own, three times as large."""
 
     def __init__(self, l2_bytes: int, device: Any) -> None:
-        self._buffer = torch.ones(max(3 * l2_bytes, 1 << 20) // 4, dtype=torch.float32, device=device)
+        self._buffer = torch.ones(self.required_bytes(l2_bytes) // 4, dtype=torch.float32, device=device)
         self._sink = torch.empty((), dtype=torch.float32, device=device)
+        self._read()  # loads the kernel
+        self._pass_us = span_us(self._read, 3)
 
     @staticmethod
     def required_bytes(l2_bytes: int) -> int:
         """Device memory it takes."""
-        return 3 * l2_bytes
+        return max(3 * l2_bytes, 1 << 20)
 
-    def __call__(self) -> None:
-        """Enqueue on the current stream."""
-        for _ in range(2):
-            torch.sum(self._buffer, dim=0, out=self._sink)
+    def enqueue(self, at_least_us: float) -> None:
+        """Read on the current stream, over and over for about this long."""
+        for _ in range(max(1, math.ceil(at_least_us / self._pass_us))):
+            self._read()
+
+    def _read(self) -> None:
+        torch.sum(self._buffer, dim=0, out=self._sink)
 
 
 def time_call(call: Call, flush: Flush, execution_us: float, best_us: float | None, observe: Observe) -> Timings:
@@ -98,16 +108,22 @@ def time_call(call: Call, flush: Flush, execution_us: float, best_us: float | No
     torch or the call raise.
     """
     counts = Counts.choose(execution_us, best_us)
-    many = capture(call, counts.executions)
-    one = many if counts.executions == 1 else capture(call, 1)
+    graph = capture(call, counts.executions)
     for _ in range(int(WARM_UP_US / (counts.executions * execution_us))):  # capturing has replayed it once already
-        many.replay()
-    hot, gpu = _hot(many, counts, observe)
-    cold = _cold(one, flush, counts.cold)
+        graph.replay()
+    hot, gpu = _hot(graph, counts, observe)
     host = _host(call, counts.host)
+    cold = _cold(call, flush, counts.cold, sorted(host)[len(host) // 2])
     return Timings(
         hot=Samples.of(hot, executions=counts.executions), cold=Samples.of(cold), host=Samples.of(host), gpu=gpu
     )
+
+
+def estimate_us(call: Call, first_us: float) -> float:
+    """Time of one execution, good enough to choose counts by, from that of the first, which loaded its kernels."""
+    if first_us > 5 * REPLAY_US:
+        return first_us
+    return span_us(call, max(1, min(10, int(2 * REPLAY_US / first_us))))
 
 
 def span_us(call: Call, executions: int = 1) -> float:
@@ -146,18 +162,21 @@ def _hot(graph: Any, counts: Counts, observe: Observe) -> tuple[list[float], Gpu
         start.record()
         graph.replay()
         stop.record()
+    events[len(events) // 2][0].synchronize()
     gpu = observe()
     return _elapsed_us(events, counts.executions), gpu
 
 
-def _cold(graph: Any, flush: Flush, samples: int) -> list[float]:
-    events = [(_event(), _event()) for _ in range(samples)]
+def _cold(call: Call, flush: Flush, samples: int, host_us: float) -> list[float]:
+    """With a sample before those kept where they are many: the first finds no work queued before it."""
+    extra = int(samples > SLOW_SAMPLES)
+    events = [(_event(), _event()) for _ in range(samples + extra)]
     for start, stop in events:
-        flush()
+        flush.enqueue(FLUSH_US + HOST_MARGIN * host_us)
         start.record()
-        graph.replay()
+        call()
         stop.record()
-    return _elapsed_us(events, 1)
+    return _elapsed_us(events, 1)[extra:]
 
 
 def _host(call: Call, samples: int) -> list[float]:

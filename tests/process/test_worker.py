@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from engine.graph.pipelines import pipeline
 from engine.jobs.protocol import Child
+from engine.jobs.worker import Worker
 from engine.records.environment import Environment
+from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status
 
 pytestmark = pytest.mark.process
 
@@ -65,3 +68,58 @@ def test_a_request_it_cannot_follow_costs_an_answer_and_no_worker(worker, op, co
     assert event["event"] == "failed"
     assert words in event["message"]
     assert ask(worker, "environment")["event"] == "done"
+
+
+class Sent(list):
+    """A channel that keeps what is sent."""
+
+    def send(self, request, event, **content):
+        self.append({"id": request["id"], "event": event, **content})
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_an_error_that_spoils_the_context_ends_the_worker_with_the_plan_s_record(lost, tmp_path):
+    """What an illegal access does needs a GPU; that the worker tells and stops does not."""
+    plan = PlanRecord(
+        identity=PlanIdentity(engine_id=1), plan_name="eng1", modes={}, status=Status.LISTED, stage=Stage.BUILD
+    )
+
+    class Failing:
+        def measure(self, plan, blob, on_stage):
+            on_stage(Stage.EXECUTE)
+            ending = {"status": Status.EXEC_FAILED, "stage": Stage.EXECUTE, "message": "an illegal memory access"}
+            return plan.model_copy(update=ending)
+
+    channel = Sent()
+    worker = Worker(channel)
+    worker._device = SimpleNamespace(is_lost=lambda: lost)
+    worker._session = Failing()
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"x")
+    request = {"id": 7, "op": "measure", "plan": plan.model_dump(mode="json"), "blob": str(blob)}
+    assert worker.answer(request) is not lost
+    assert channel[0] == {"id": 7, "event": "stage", "stage": "execute"}
+    assert channel[1]["event"] == "done"
+    assert channel[1]["restart"] is lost
+    assert channel[1]["plan"]["status"] == "exec_failed"
+    assert len(channel) == 2
+
+
+def test_a_blob_whose_checksum_is_not_the_record_s_never_reaches_cudnn(tmp_path):
+    plan = PlanRecord(
+        identity=PlanIdentity(engine_id=1),
+        plan_name="eng1",
+        modes={},
+        status=Status.OK,
+        stage=Stage.LOAD,
+        blob_sha256="0" * 64,
+        blob_bytes=1,
+    )
+    channel = Sent()
+    worker = Worker(channel)
+    worker._session = object()  # has no measure: asking it would raise
+    (tmp_path / "blob").write_bytes(b"x")
+    request = {"id": 1, "op": "measure", "plan": plan.model_dump(mode="json"), "blob": str(tmp_path / "blob")}
+    assert worker.answer(request)
+    assert channel[0]["event"] == "failed"
+    assert "damaged" in channel[0]["message"]
