@@ -1,0 +1,130 @@
+"""The form made from a pipeline's parameters: texts in, a graph or a message beside the field out.
+
+Numbers are asked for as texts, so that what is wrong stays in the field and is answered with this project's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+
+from app.links import TEXT_LIMIT, differing
+from app.notices import render_errors
+from engine.graph.errors import FieldError, InvalidInput
+from engine.graph.pipelines import CATALOGUE
+from engine.graph.pipelines.base import ParameterField, Pipeline, text_of
+from engine.graph.spec import GraphSpec
+
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the texts of a form come to.
+
+    ``errors``: by letter, "" for what no single field is to blame for; empty exactly when ``spec`` and ``parameters``
+    (every letter's text, as the pipeline itself writes it) are there.
+    """
+
+    texts: Mapping[str, str]
+    errors: Mapping[str, FieldError]
+    parameters: Mapping[str, str] | None
+    spec: GraphSpec | None
+
+
+def read(chosen: Pipeline[Any], texts: Mapping[str, str]) -> Reading:
+    """Judge texts; never raises. Letters that are missing or empty have their defaults."""
+    given = {field.letter: texts.get(field.letter, "").strip() or text_of(field.default) for field in chosen.fields()}
+    try:
+        parameters, spec = _graph(chosen.name, tuple(given.items()))
+    except InvalidInput as error:
+        letters = {field.letter for field in chosen.fields()}
+        errors = {e.field if e.field in letters else "": e for e in reversed(error.errors)}
+        return Reading(given, errors, None, None)
+    return Reading(given, {}, parameters, spec)
+
+
+@lru_cache(maxsize=256)
+def _graph(name: str, texts: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], GraphSpec]:
+    chosen = CATALOGUE[name]
+    parameters = chosen.parse(dict(texts))
+    return chosen.texts(parameters), chosen.build(parameters)
+
+
+def last_good(chosen: Pipeline[Any], reading: Reading, before: Mapping[str, str]) -> Reading:
+    """The reading itself where it is good; else the nearest good one, so that a slip of the finger loses nothing: the
+    values ``before`` (the last good ones), or today's texts with defaults in place of what is wrong, or the defaults."""
+    without = {letter: text for letter, text in reading.texts.items() if letter not in reading.errors}
+    candidates = (reading, read(chosen, before) if before else reading, read(chosen, without))
+    return next((good for good in candidates if good.spec is not None), read(chosen, {}))
+
+
+def carried_over(old: Pipeline[Any], texts: Mapping[str, str], new: Pipeline[Any]) -> dict[str, str]:
+    """What stays when another pipeline is picked: changed values of parameters that mean the same in both (``n`` is a
+    batch in one pipeline and a number of columns in another, so letters alone do not decide)."""
+    meaning = {field.letter: (field.title, field.kind) for field in old.fields()}
+    changed = dict(differing(old, texts))
+    kept = {field.letter for field in new.fields() if meaning.get(field.letter) == (field.title, field.kind)}
+    return {letter: text for letter, text in changed.items() if letter in kept}
+
+
+def render_form(chosen: Pipeline[Any], texts: Mapping[str, str], beside: Mapping[str, FieldError]) -> None:
+    """Draw the fields with ``texts`` in them; their values are then in ``typed``. ``beside``: messages by letter."""
+    fields = chosen.fields()
+    numbers = [field for field in fields if field.kind in ("int", "float")]
+    for start in range(0, len(numbers), COLUMNS):
+        row = numbers[start : start + COLUMNS]
+        for column, field in zip(st.columns(COLUMNS, vertical_alignment="bottom", wrap=False), row, strict=False):
+            with column:
+                _ask(chosen, field, texts[field.letter])
+        render_errors(beside[field.letter] for field in row if field.letter in beside)
+    for field in fields:
+        if field.kind in ("choice", "bool"):
+            _ask(chosen, field, texts[field.letter])
+            render_errors(error for letter, error in beside.items() if letter == field.letter)
+
+
+def typed(chosen: Pipeline[Any], texts: Mapping[str, str]) -> dict[str, str]:
+    """What stands in the fields now; ``texts`` where a field has not been drawn yet."""
+    return {
+        field.letter: _text(field, st.session_state.get(_key(chosen, field), texts[field.letter]))
+        for field in chosen.fields()
+    }
+
+
+def forget(chosen: Pipeline[Any]) -> None:
+    """Drop what stands in the fields, so that they are drawn anew from the texts given."""
+    for field in chosen.fields():
+        st.session_state.pop(_key(chosen, field), None)
+
+
+def _ask(chosen: Pipeline[Any], field: ParameterField, text: str) -> None:
+    key = _key(chosen, field)
+    label = f"**{field.letter}** {field.title}"
+    if field.kind == "bool":
+        st.session_state.setdefault(key, text.lower() in ("on", "true", "1", "yes"))
+        st.toggle(label, key=key)
+    elif field.kind == "choice":
+        st.session_state.setdefault(key, text if text in field.choices else text_of(field.default))
+        if len(field.choices) <= 4:
+            st.segmented_control(label, field.choices, key=key, required=True)
+        else:
+            st.selectbox(label, field.choices, key=key)
+    else:
+        st.session_state.setdefault(key, text)
+        empty = text_of(field.default) or "default"
+        st.text_input(label, key=key, max_chars=TEXT_LIMIT, autocomplete="off", placeholder=empty, live="400ms")
+
+
+def _key(chosen: Pipeline[Any], field: ParameterField) -> str:
+    return f"{chosen.name}-{field.letter}"
+
+
+def _text(field: ParameterField, value: Any) -> str:
+    if field.kind == "bool" and isinstance(value, bool):
+        return text_of(value)
+    return str(value or "")

@@ -1,0 +1,28 @@
+"""Entry point of the dashboard: ``streamlit run app/main.py``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+ROOT = Path(__file__).resolve().parents[1]
+# Streamlit puts only this file's folder on the path. That folder must not stay: from it, app.links would also be "links".
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+
+def pages() -> list[st.Page]:
+    """Every page, in the order of the navigation."""
+    listed = [("explore", "Explore", ":material/schema:"), ("runs", "Runs", ":material/history:")]
+    if (ROOT / "pages" / "system.py").exists():
+        listed.append(("system", "System", ":material/memory:"))
+    return [
+        st.Page(ROOT / "pages" / f"{name}.py", title=title, icon=icon, url_path=name, default=name == "explore")
+        for name, title, icon in listed
+    ]
+
+
+st.set_page_config(page_title="Planscope", page_icon=":material/schema:", layout="wide")
+st.navigation(pages(), position="top").run()

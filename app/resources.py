@@ -1,0 +1,115 @@
+"""What all sessions of one server share: the library of runs, the job manager, targets, and parsed runs.
+
+Truth lives here and on disk, never in a browser session.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import pandas as pd
+import streamlit as st
+
+from app.frames import plans_frame
+from engine.graph.errors import InvalidInput, invalid
+from engine.jobs.manager import JobManager
+from engine.plans.targets import Target, local_targets, shipped_targets, target_from_file
+from engine.records.run import RunRecord
+from engine.runs.home import data_home
+from engine.runs.library import Library
+from engine.runs.store import Store, StoreError
+
+UPLOADS_KEPT = 32
+
+
+@dataclass
+class Resources:
+    """``manager`` is None, and ``problem`` says why, where the data folder cannot be used: then recordings can be looked
+    at and nothing else. ``uploaded``: targets from properties files, by name, for as long as the server runs."""
+
+    library: Library
+    manager: JobManager | None
+    problem: str = ""
+    uploaded: OrderedDict[str, Target] = field(default_factory=OrderedDict)
+
+    def close(self) -> None:
+        """End every process that was started, and let go of the files."""
+        if self.manager is not None:
+            self.manager.shutdown()
+        if self.library.store is not None:
+            self.library.store.close()
+
+
+@st.cache_resource(show_spinner=False, on_release=Resources.close)
+def resources() -> Resources:
+    """This server's own; made on first use, closed when the server ends."""
+    try:
+        store = Store(data_home())
+    except (InvalidInput, StoreError) as error:
+        return Resources(Library(None), None, str(error))
+    made = Resources(Library(store), JobManager(store))
+    atexit.register(made.close)
+    return made
+
+
+@st.cache_data(show_spinner=False, ttl=30)
+def _local_targets() -> tuple[Target, ...]:
+    """Asking the driver takes long enough to not do it on every rerun."""
+    return local_targets()
+
+
+def targets() -> dict[str, Target]:
+    """Every target there is to pick, by the name a link gives it: this machine's GPUs, named ones, uploaded ones."""
+    found = (*_local_targets(), *shipped_targets(), *resources().uploaded.values())
+    return {target.info.name: target for target in found}
+
+
+def find_target(name: str) -> Target:
+    """The target a link names; raises InvalidInput. A GPU of this machine may be named by its UUID too."""
+    known = targets()
+    if name in known:
+        return known[name]
+    kind, _, which = name.partition(":")
+    here = [target for target in known.values() if target.is_local]
+    for target in here:
+        if kind == "local" and which == target.gpu_uuid:
+            return target
+    if kind == "local" and not here:
+        raise invalid("target", name, "this machine has no GPU.", "Pick a named GPU to plan for.")
+    if kind.startswith("file-"):
+        rule = "this target came from a properties file that this server does not have."
+        raise invalid("target", name, rule, "Upload the file again.")
+    raise invalid("target", name, "there is no target of this name.", f"Pick one of {', '.join(known)}.")
+
+
+def upload_target(data: bytes) -> Target:
+    """Keep a target from a properties file under a name that its content decides; raises InvalidInput."""
+    target = target_from_file(data, f"file-{hashlib.sha256(data).hexdigest()[:12]}")
+    uploaded = resources().uploaded
+    uploaded[target.info.name] = target
+    while len(uploaded) > UPLOADS_KEPT:
+        uploaded.popitem(last=False)
+    return target
+
+
+def load_run(run_id: str) -> RunRecord:
+    """A run, parsed once per change of it; raises InvalidInput where there is none of this id."""
+    return _run(run_id, resources().library.change_token(run_id))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _run(run_id: str, token: tuple[int, int]) -> RunRecord:
+    return resources().library.get(run_id)
+
+
+def load_frame(run_id: str) -> pd.DataFrame:
+    """The run's plans as a table, made once per change of it. Shared: not to be written to."""
+    return _frame(run_id, resources().library.change_token(run_id))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _frame(run_id: str, token: tuple[int, int]) -> pd.DataFrame:
+    return plans_frame(_run(run_id, token))
