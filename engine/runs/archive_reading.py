@@ -26,7 +26,7 @@ MAX_RUN_BYTES = 16 << 20
 MAX_RATIO = 200  # deflate reaches 1032; records and kernels stay below 30
 
 _NOT_PLANSCOPE = "Choose a .zip that Planscope exported."
-_BROKEN_ZIP = (
+BROKEN_ZIP = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -81,7 +81,7 @@ def read_run_member(path: Path) -> RunRecord:
     try:
         with zipfile.ZipFile(path) as archive:
             data = archive.read(RUN)
-    except (KeyError, *_BROKEN_ZIP) as error:
+    except (KeyError, *BROKEN_ZIP) as error:
         raise invalid(path.name, RUN, f"cannot be read ({error}).", EXPORT_AGAIN) from None
     return parse_run(data)
 
@@ -89,7 +89,7 @@ def read_run_member(path: Path) -> RunRecord:
 def _read_members(data: bytes) -> dict[str, bytes]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except _BROKEN_ZIP as error:
+    except BROKEN_ZIP as error:
         raise invalid("run file", f"{len(data):,} bytes", f"is no readable zip ({error}).", _NOT_PLANSCOPE) from None
     with archive:
         infos = archive.infolist()
@@ -100,7 +100,7 @@ def _read_members(data: bytes) -> dict[str, bytes]:
                 with archive.open(info) as member:
                     # One byte more than declared, so that a member longer than it says is noticed.
                     content = member.read(info.file_size + 1)
-            except _BROKEN_ZIP as error:
+            except BROKEN_ZIP as error:
                 raise invalid(info.filename, "damaged", f"cannot be unpacked ({error}).", EXPORT_AGAIN) from None
             if len(content) != info.file_size:
                 raise invalid(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +20,7 @@ from engine.runs.summary import Origin, RunSummary
 __all__ = ["Library", "Nearest"]
 
 _PREFERENCE = (Origin.OWN, Origin.IMPORTED, Origin.RECORDING)
+_KEPT = 8  # parsed runs of the store: a page asks for the same one on every rerun
 
 
 class Library:
@@ -29,7 +32,9 @@ class Library:
     def __init__(self, store: Store | None, recordings: Recordings | None = None) -> None:
         self.store = store
         self.recordings = recordings if recordings is not None else Recordings()
-        self._cached: tuple[tuple[int, int], list[RunSummary]] | None = None
+        self._listed: tuple[tuple[int, int], list[RunSummary]] | None = None
+        self._opened: OrderedDict[str, tuple[int, RunRecord]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def change_token(self, run_id: str | None = None) -> tuple[int, int]:
         """Changes whenever anything (or this run) does; takes well under a millisecond."""
@@ -38,16 +43,28 @@ class Library:
     def summaries(self) -> list[RunSummary]:
         """Every run in brief, newest first."""
         token = self.change_token()
-        cached = self._cached  # one reference: another thread may replace it meanwhile
+        cached = self._listed  # one reference: another thread may replace it meanwhile
         if cached is None or cached[0] != token:
             runs = [*(self.store.summaries() if self.store else ()), *self.recordings.summaries()]
             cached = token, sorted(runs, key=lambda run: run.started_at, reverse=True)
-            self._cached = cached
+            self._listed = cached
         return list(cached[1])
 
     def get(self, run_id: str) -> RunRecord:
         """A whole run. Raises InvalidInput where there is none of this id."""
-        return self._source(run_id).get(run_id)
+        if self.store is None or self.recordings.has(run_id):
+            return self.recordings.get(run_id)
+        token = self.store.change_token(run_id)
+        with self._lock:
+            known = self._opened.get(run_id)
+        # The token was read first: a run that changes meanwhile is kept under an older one, and read again next time.
+        run = known[1] if known and known[0] == token else self.store.get(run_id)
+        with self._lock:
+            self._opened[run_id] = token, run
+            self._opened.move_to_end(run_id)
+            while len(self._opened) > _KEPT:
+                self._opened.popitem(last=False)
+        return run
 
     def summary(self, run_id: str) -> RunSummary:
         """A run in brief. Raises InvalidInput where there is none of this id."""
@@ -58,7 +75,9 @@ class Library:
 
     def blob(self, run_id: str, sha256: str) -> bytes:
         """A serialized plan of a run, checked against its digest."""
-        return self._source(run_id).blob(run_id, sha256)
+        if self.store is None or self.recordings.has(run_id):
+            return self.recordings.blob(run_id, sha256)
+        return self.store.blob(run_id, sha256)
 
     def matching(self, graph_id: str) -> list[RunSummary]:
         """Runs of this graph, best first: measured before planned, own before imported before recorded, then newest."""
@@ -85,9 +104,6 @@ class Library:
     def delete(self, run_id: str) -> None:
         """Remove a run. Raises InvalidInput for a recording, and for a run under way."""
         self._own(run_id).delete(run_id)
-
-    def _source(self, run_id: str) -> Store | Recordings:
-        return self.recordings if self.store is None or self.recordings.has(run_id) else self.store
 
     def _own(self, run_id: str) -> Store:
         if self.recordings.has(run_id):

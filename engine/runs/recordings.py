@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.graph.errors import InvalidInput
 from engine.records.run import RunRecord
-from engine.runs.archive_reading import read_run_member
+from engine.runs.archive_reading import BROKEN_ZIP, read_run_member
 from engine.runs.archive_record import BLOBS
 from engine.runs.database import StoreError
 from engine.runs.rows import unknown_run
@@ -61,7 +61,7 @@ class Recordings:
         try:
             with zipfile.ZipFile(path) as archive:
                 data = archive.read(BLOBS + sha256)
-        except (KeyError, zipfile.BadZipFile, OSError) as error:
+        except (KeyError, *BROKEN_ZIP) as error:
             raise StoreError(f"The recording {path.name} does not hold the plan {sha256[:12]}... ({error}).") from None
         if hashlib.sha256(data).hexdigest() != sha256:
             raise StoreError(f"The recording {path.name} is damaged: a digest does not match.")

@@ -136,6 +136,17 @@ def test_a_broken_recording_is_left_out_and_named(
     assert library.recordings.problems == {}
 
 
+def test_a_run_is_parsed_once_and_again_after_a_change(library: Library, make: SimpleNamespace) -> None:
+    run = make.run(plans=(make.plan(1, 5.0),))
+    library.store.create_run(run)
+    assert library.get(run.id) is library.get(run.id)
+    library.store.add_plan(run.id, make.plan(2, 4.0))
+    assert len(library.get(run.id).plans) == 2
+    library.delete(run.id)
+    with pytest.raises(InvalidInput):
+        library.get(run.id)
+
+
 def test_changes_of_files_and_store_are_seen(library: Library, folder: Path, make: SimpleNamespace) -> None:
     run = make.run()
     tokens = [library.change_token()]
