@@ -15,7 +15,9 @@ import plotly.graph_objects as go
 from app import theme
 from app.frames import BaselineTimes
 from app.plan_rows import (
+    LEGEND,
     LOG_FROM,
+    TOP,
     Row,
     connecting_line,
     engine_groups,
@@ -93,7 +95,7 @@ def accuracy_figure(frame: pd.DataFrame, *, regime: str = "hot", selected: str |
         style = theme.STATUS_STYLES[Status.WRONG_RESULT]
         marker = {"color": style.colour, "size": 11, "symbol": style.symbol}
         traces.append(points(style.label, rows, wrong, shown, hover, marker))
-    axis = value_axis("largest relative error against the reference", low, high, log=True)
+    axis = value_axis("largest relative error against the reference", low, high, log=True, powers=True)
     return rows_figure(rows, traces, axis, [error_text(row) for row in rows], selected)
 
 
@@ -150,7 +152,7 @@ def samples_figure(samples: pd.DataFrame, regime: str = "hot") -> go.Figure | No
         "height": 240,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+        "legend": LEGEND,
         "xaxis": {"title": {"text": "sample, in the order taken"}, "automargin": True, "zeroline": False},
         "yaxis": {"title": {"text": "µs"}, "automargin": True, "zeroline": False},
     }
@@ -180,10 +182,11 @@ def _marks(rows: Sequence[Row], x: Sequence[float], hover: Sequence[str]) -> lis
     ):
         marker = {"symbol": symbol, "size": size, "color": colour, "line": {"width": 2, "color": colour}}
         if at:
-            traces.append(points(name, rows, at, x, hover, marker))
+            traces.append(points(name, rows, at, x, hover, marker, legendrank=1))
     return traces
 
 
 def _upright(name: str, x: float, count: int, colour: str) -> dict[str, Any]:
     """A line over all rows."""
-    return segments(name, [(x, x)], [(-0.6, count - 0.4)], line={"color": colour, "width": 2, "dash": "dash"})
+    line = {"color": colour, "width": 2, "dash": "dash"}
+    return segments(name, [(x, x)], [(TOP, count - 0.4)], line=line, legendrank=1)

@@ -16,7 +16,7 @@ from app.graph_layers import Arrow, Box, Vertex, cut_arrows, cut_into_bands, ord
 Point = tuple[float, float]
 GAP, ROW_GAP, MARGIN = 30.0, 14.0, 6.0
 """Between layers, between the boxes of a layer, around everything."""
-GUTTER, RAIL = 16.0, 9.0
+GUTTER, RAIL = 20.0, 9.0
 """Room beside the arrows that go on in the next band, and between two of them."""
 
 

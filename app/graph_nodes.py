@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from app.graph_layers import Arrow, Box
-from app.theme import fmt_bytes, fmt_number
+from app.theme import fmt_bytes, fmt_flops, fmt_number
 from engine.graph.operations.base import Operation
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import Role, TensorSpec
@@ -99,7 +99,7 @@ def graph_facts(spec: GraphSpec) -> tuple[tuple[str, str], ...]:
     facts = [
         ("operations", ", ".join(cleaned(o.label()) for o in spec.operations)),
         ("real tensors", f"{len(spec.real)}, {fmt_bytes(moved)} that must cross memory at least once"),
-        ("FLOPs", f"{fmt_number(flops)} ({fmt_number(flops / max(moved, 1))} per byte)"),
+        ("work", f"{fmt_flops(flops)}, {fmt_number(flops / max(moved, 1))} per byte"),
         ("types", f"I/O {spec.io_dtype}, compute {spec.compute_dtype}"),
         ("graph id", spec.graph_id),
     ]
@@ -193,7 +193,7 @@ def _tensor_facts(spec: GraphSpec, tensor: TensorSpec) -> tuple[tuple[str, str],
     used = [o.label() for o in spec.operations if tensor.uid in o.inputs.values()]
     role = ROLE_WORDS[tensor.role] + (": never reaches memory" if tensor.role is Role.VIRTUAL else "")
     facts = [("role", role), ("dims", dims_text(tensor)), ("strides", f"{strides_text(tensor)} (elements)")]
-    facts += [("type", str(tensor.dtype)), ("uid", str(tensor.uid)), ("elements", fmt_number(tensor.elements, 4))]
+    facts += [("type", str(tensor.dtype)), ("uid", str(tensor.uid)), ("elements", f"{tensor.elements:,}")]
     if tensor.role is Role.SCALAR:
         facts.append(("value", f"{tensor.value:g}, passed by value from the host"))
     elif tensor.is_real:
@@ -210,7 +210,7 @@ def _operation_facts(spec: GraphSpec, operation: Operation) -> tuple[tuple[str, 
     facts = [("operation", operation.kind), ("name", cleaned(operation.name)), *attributes]
     facts += [(f"reads {port}", f"{cleaned(t.name)} ({dims_text(t)} {t.dtype})") for port, t in inputs.items()]
     facts += [(f"writes {port}", f"{cleaned(t.name)} ({dims_text(t)} {t.dtype})") for port, t in outputs.items()]
-    facts += [("compute type", str(spec.compute_dtype)), ("FLOPs", fmt_number(operation.flops(inputs, outputs)))]
+    facts += [("compute type", str(spec.compute_dtype)), ("work", fmt_flops(operation.flops(inputs, outputs)))]
     return tuple(facts)
 
 

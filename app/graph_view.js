@@ -55,7 +55,10 @@ export default function (component) {
   arrange();
   if (focused) nodes.find((node) => node.dataset.node === focused)?.focus();
 
-  const observer = new ResizeObserver(arrange);
-  observer.observe(picture);
-  return () => observer.disconnect();
+  // Streamlit calls the clean-up only on unmounting, but this function on every run: an old observer would go on
+  // arranging a picture that is no longer there.
+  root.observer?.disconnect();
+  root.observer = new ResizeObserver(arrange);
+  root.observer.observe(picture);
+  return () => root.observer.disconnect();
 }

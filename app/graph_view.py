@@ -84,7 +84,8 @@ def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:
     root = ET.Element("section", {"aria-live": "polite"})
     heading = ET.SubElement(root, "h4", {"style": "padding: 0; margin: 0 0 0.4rem; font-size: 1rem;"})
     heading.text = title
-    grid = "display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.9rem; margin: 0; font-size: 0.875rem;"
+    grid = "display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.9rem; margin: 0; padding: 0; "
+    grid += "font-size: 0.875rem;"
     listing = ET.SubElement(root, "dl", {"style": grid})
     for name, value in facts:
         term = ET.SubElement(listing, "dt", {"style": "opacity: 0.7;"})

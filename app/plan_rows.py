@@ -19,9 +19,13 @@ from app.theme import ENGINE_COLOURS, LINE_COLOUR, OTHER_COLOUR, SELECTED_FILL, 
 
 Row = dict[str, Any]
 ROW_PX = 20
-LABEL_LENGTH = 26
+LABEL_LENGTH = 42
+"""Real plan names have up to 40 characters, and their middle is where they differ."""
 LOG_FROM = 8.0
 """A time axis turns logarithmic when its largest value is this many times its smallest."""
+LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"}
+TOP = -0.85
+"""Where the rows begin, on the axis whose row 0 is the first: room for the ring around its dot."""
 _UNDRAWN = frozenset({"knobs", "stage", "message", "blob_sha256", "behavior_notes", "numerical_notes"})
 
 
@@ -110,7 +114,7 @@ def rows_figure(
     ticks = {
         "tickmode": "array",
         "tickvals": list(range(count)),
-        "range": [count - 0.4, -0.6],
+        "range": [count - 0.4, TOP],
         "zeroline": False,
         "automargin": True,
         "fixedrange": True,
@@ -123,11 +127,12 @@ def rows_figure(
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "hovermode": "closest",
         "hoverlabel": {"align": "left"},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+        "legend": LEGEND,
         "xaxis": {"automargin": True, "zeroline": False, **xaxis},
         "yaxis": {
             **ticks,
             "ticktext": [shortened(row["plan_name"]) for row in rows],
+            "tickfont": {"size": 11 if any(len(row["plan_name"]) > 20 for row in rows) else 12},
             "gridcolor": "rgba(133, 139, 153, 0.18)",
         },
         "yaxis2": {**ticks, "ticktext": list(readings), "overlaying": "y", "side": "right", "showgrid": False},
@@ -143,11 +148,15 @@ def connecting_line(width: float = 2) -> dict[str, Any]:
     return {"color": LINE_COLOUR, "width": width}
 
 
-def value_axis(title: str, low: float, high: float, *, log: bool) -> dict[str, Any]:
-    """An x axis over ``low`` to ``high`` (positive): logarithmic, or linear from zero so that lengths compare."""
+def value_axis(title: str, low: float, high: float, *, log: bool, powers: bool = False) -> dict[str, Any]:
+    """An x axis over ``low`` to ``high`` (positive): logarithmic, or linear from zero so that lengths compare.
+
+    ``powers``: numbers written as powers of ten, where only their order matters.
+    """
     if not log:
         return {"title": {"text": title}, "range": [0, high * 1.06], "nticks": 8}
-    low, high = low / 1.25, high * 1.25
+    room = max(1.25, (high / low) ** 0.04)
+    low, high = low / room, high * room
     values = log_ticks(low, high)
     return {
         "title": {"text": title},
@@ -155,8 +164,13 @@ def value_axis(title: str, low: float, high: float, *, log: bool) -> dict[str, A
         "range": [math.log10(low), math.log10(high)],
         "tickmode": "array",
         "tickvals": values,
-        "ticktext": [fmt_number(v, 1) if 1e-3 <= v < 1e6 else f"1e{round(math.log10(v))}" for v in values],
+        "ticktext": [fmt_number(v, 1) if not powers and 1e-4 < v < 1e7 else _power(v) for v in values],
     }
+
+
+def _power(value: float) -> str:
+    exponent = math.floor(math.log10(value) + 1e-9)
+    return f"{round(value / 10.0**exponent)}e{exponent}"
 
 
 def log_ticks(low: float, high: float) -> list[float]:

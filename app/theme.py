@@ -29,7 +29,7 @@ NOTHING = "–"
 
 CHART_CONFIG: dict[str, object] = {
     "displaylogo": False,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     "scrollZoom": False,
 }
 """For ``st.plotly_chart(config=...)``: nothing on it leads off the page or takes the page's scrolling."""
@@ -63,8 +63,8 @@ def fmt_us(us: float | None, digits: int = 3) -> str:
     return f"{fmt_number(us * 1e-6, digits)} s"
 
 
-def fmt_ms(ms: float | None, digits: int = 3) -> str:
-    """A time given in milliseconds."""
+def fmt_ms(ms: float | None, digits: int = 2) -> str:
+    """A time given in milliseconds that was taken once, as a build is: two digits."""
     return fmt_us(None if ms is None else ms * 1e3, digits)
 
 
@@ -78,6 +78,18 @@ def fmt_bytes(count: float | None) -> str:
             return f"{size:,.0f} B" if unit == "B" else f"{fmt_number(size)} {unit}"
         size /= 1024
     return f"{fmt_number(size)} TiB"
+
+
+def fmt_flops(count: float | None) -> str:
+    """Floating-point operations in powers of a thousand: 14.8 GFLOP."""
+    if count is None or not math.isfinite(count):
+        return NOTHING
+    size = float(count)
+    for prefix in ("", "K", "M", "G", "T"):
+        if abs(size) < 999.5:
+            return f"{fmt_number(size) if prefix else f'{size:.0f}'} {prefix}FLOP"
+        size /= 1000
+    return f"{fmt_number(size)} PFLOP"
 
 
 def fmt_ratio(ratio: float | None) -> str:
@@ -96,7 +108,7 @@ def fmt_error(value: float | None) -> str:
     """An error against the reference: two significant digits, as a power of ten, for its order is what matters."""
     if value is None or not math.isfinite(value):
         return NOTHING
-    return "0 (exact)" if value == 0 else f"{value:.1e}"
+    return "0 (exact)" if value == 0 else f"{value:.1e}".replace("e-0", "e-").replace("e+00", "")
 
 
 def fmt_date(when: datetime) -> str:
