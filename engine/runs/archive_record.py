@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC
 
@@ -49,6 +50,7 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
         raise InvalidInput(*(_inside_run(e) for e in error.errors)) from None
     except (ValueError, ArithmeticError) as error:  # numbers too long to print, dates at the end of time
         raise invalid(RUN, error, "holds a number or date outside every range.", EXPORT_AGAIN) from None
+    _check_numbers(run.model_dump(mode="python"), ())
     if not fits:
         rule = f"is not the graph that {run.pipeline} has for these parameters."
         raise invalid(f"{RUN}: graph", run.graph_id, rule, EXPORT_AGAIN)
@@ -60,15 +62,33 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
         if plan.blob_sha256 is None:
             continue
         if plan.blob_sha256 not in blobs:
-            rule = f"the serialized form of plan {plan.plan_name} is not in the file."
+            rule = f"the serialized form of plan {shown(plan.plan_name)} is not in the file."
             raise invalid(BLOBS + plan.blob_sha256, "missing", rule, EXPORT_AGAIN)
         if plan.blob_bytes != len(blobs[plan.blob_sha256]):
-            rule = f"plan {plan.plan_name} says its serialized form has another size."
+            rule = f"plan {shown(plan.plan_name)} says its serialized form has another size."
             raise invalid(
                 f"{RUN}: blob_bytes", f"{plan.blob_bytes} for {len(blobs[plan.blob_sha256])}", rule, EXPORT_AGAIN
             )
     for sha256 in sorted(set(blobs) - {plan.blob_sha256 for plan in run.plans}):
         raise invalid(BLOBS + sha256, "not used", "no plan refers to it.", EXPORT_AGAIN)
+
+
+def _check_numbers(value: object, path: tuple[str, ...]) -> None:
+    """Tables hold 64-bit numbers, and a time is finite; a record alone takes any number that JSON can write."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_numbers(inner, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _check_numbers(inner, (*path, str(index)))
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise invalid(_field(path), f"{value.bit_length()} bits", "does not fit 64 bits.", EXPORT_AGAIN)
+    elif isinstance(value, float) and path[-1].endswith("_ms") and not math.isfinite(value):
+        raise invalid(_field(path), value, "is not finite.", EXPORT_AGAIN)
+
+
+def _field(path: tuple[str, ...]) -> str:
+    return shown(f"{RUN}: {'.'.join(path)}")
 
 
 def _explain(error: dict[str, object]) -> FieldError:
