@@ -24,8 +24,19 @@ from engine.graph.errors import FieldError, InvalidInput
 _ClickError: Any = typer.BadParameter.__mro__[2]
 
 
+class Cancelled(Exception):
+    """Ctrl-C where there was nothing to keep."""
+
+
 class Commands(TyperGroup):
     """The top of the command line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was parsed; newer typers would make an exit status of Ctrl-C before it is told."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Cancelled from None
 
     def main(
         self,
@@ -61,7 +72,7 @@ def guarded(run: Callable[[], Any], as_json: bool) -> int:
         return _report_usage(error, as_json)
     except Failed as error:
         return _report(str(error), (FieldError("", "", error.message, error.remedy),), as_json, 1)
-    except (KeyboardInterrupt, typer.Abort):
+    except (Cancelled, KeyboardInterrupt, typer.Abort):
         return _report("cancelled", (), as_json, 130)
     except BrokenPipeError:
         return _silence()
@@ -80,7 +91,12 @@ def _report_usage(error: Any, as_json: bool) -> int:
     names = getattr(getattr(error, "param", None), "opts", None) or [getattr(error, "option_name", None) or ""]
     command = getattr(getattr(error, "ctx", None), "command_path", "python -m engine")
     remedy = f"`{command} --help` shows what it takes."
-    return _report(f"{message} {remedy}", (FieldError(names[0], "", message, remedy),), as_json, int(error.exit_code))
+    return _report(
+        f"{message.rstrip(chr(46))}. {remedy}",
+        (FieldError(names[0], "", message, remedy),),
+        as_json,
+        int(error.exit_code),
+    )
 
 
 def _report(message: str, errors: tuple[FieldError, ...], as_json: bool, status: int) -> int:

@@ -58,7 +58,9 @@ def check_writable(path: Path, option: str = "--out") -> None:
         folder = path.absolute().parent
         if not folder.is_dir():
             raise _unwritable(path, option, "its folder does not exist.")
-        if not os.access(path if path.exists() else folder, os.W_OK):
+        if path.is_file():
+            path.open("ab").close()  # root may write everywhere, and yet not into every file
+        elif not path.exists() and not os.access(folder, os.W_OK):
             raise _unwritable(path, option, "you may not write there.")
     except (OSError, ValueError) as error:
         if isinstance(error, InvalidInput):

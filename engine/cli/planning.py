@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,19 +76,26 @@ def plan(
     check_memory(spec, at.info, found, texts)
     if out is not None:
         check_writable(out)
+        import engine.runs.archive  # noqa: F401 - now: after a Ctrl-C there should be nothing slow left to do
     options = SweepOptions(modes=wanted, compute_cache=compute_cache)
-    with tempfile.TemporaryDirectory(prefix="planscope-") as folder:
+    with tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         started = datetime.now(UTC)
-        outcome = _work(spec, at, options, size, Path(folder), not no_build)
+        outcome = _work(spec, at, options, size, Path(folder), not no_build, cancel)
         if out is not None and outcome.environment is not None:  # else it was cancelled before anything was known
             run = _record(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
             _keep(run, Path(folder), out)
-    _report(pipeline, texts, spec, at, outcome, as_json)
+        _report(pipeline, texts, spec, at, outcome, as_json)
     return _status(outcome, built=not no_build)
 
 
 def _work(
-    spec: GraphSpec, target: Target, options: SweepOptions, builders: int | None, folder: Path, build: bool
+    spec: GraphSpec,
+    target: Target,
+    options: SweepOptions,
+    builders: int | None,
+    folder: Path,
+    build: bool,
+    cancel: threading.Event,
 ) -> PlanOutcome:
     from engine.jobs.planning import CannotPlan, plan_graph
     from engine.jobs.pool import BuilderPool
@@ -99,10 +107,7 @@ def _work(
         progress.update("built", done, total)
 
     try:
-        with (
-            cancelling() as cancel,
-            BuilderPool.for_target(target, builders, compute_cache=options.compute_cache) as pool,
-        ):
+        with BuilderPool.for_target(target, builders, compute_cache=options.compute_cache) as pool:
             return plan_graph(
                 spec,
                 target,
@@ -221,9 +226,20 @@ def print_plans(plans: tuple[PlanRecord, ...]) -> None:
     ]
     print_table(("plan", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes"), rows)
     print("\n" + ", ".join(f"{count} {status}" for status, count in Counter(plan.status for plan in plans).items()))
+    say_failures(plans)
+
+
+def say_failures(plans: tuple[PlanRecord, ...]) -> None:
+    """Why plans failed, each reason once; a cancelled plan has not failed."""
+    from engine.records.plan import Status
+
+    names: dict[str, list[str]] = {}
     for plan in plans:
-        if plan.message:
-            say(f"{plan.plan_name}: {plan.status} ({plan.stage}): {plan.message}")
+        if plan.message and plan.status is not Status.CANCELLED:
+            names.setdefault(f"{plan.status} ({plan.stage}): {plan.message}", []).append(plan.plan_name)
+    for reason, who in names.items():
+        others = f" and {len(who) - 3} more" if len(who) > 3 else ""
+        say(f"{', '.join(who[:3])}{others}: {reason}")
 
 
 def say_refusal(refusal: Refusal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,15 +76,15 @@ def sweep(
     gpu = pick_gpu(at, gpus)
     check_memory(spec, at.info, found, texts)
     request = Request(RunKind.SWEEP, pipeline, texts, spec, at, options, gpu)
-    with open_store() as store:
-        run = _work(request, store, size)
+    with open_store() as store, cancelling() as cancel:
+        run = _work(request, store, size, cancel)
         if out is not None:
             _export(store, run, out)
-    _report(run, as_json)
+        _report(run, as_json)
     return _status(run)
 
 
-def _work(request: Request, store: Store, builders: int | None) -> RunRecord:
+def _work(request: Request, store: Store, builders: int | None, cancel: threading.Event) -> RunRecord:
     from engine.jobs.pool import BuilderPool
     from engine.jobs.protocol import JobCancelled, JobError
     from engine.jobs.sweep import run_sweep
@@ -100,10 +101,7 @@ def _work(request: Request, store: Store, builders: int | None) -> RunRecord:
 
     compute_cache = request.options.compute_cache
     try:
-        with (
-            cancelling() as cancel,
-            BuilderPool.for_target(request.target, builders, compute_cache=compute_cache) as pool,
-        ):
+        with BuilderPool.for_target(request.target, builders, compute_cache=compute_cache) as pool:
             return run_sweep(request, store=store, pool=pool, cancel=cancel, report=follow)
     except JobCancelled:
         raise KeyboardInterrupt from None  # before there was anything to keep
@@ -128,12 +126,15 @@ def _status(run: RunRecord) -> int:
 
 
 def _report(run: RunRecord, as_json: bool) -> None:
+    from engine.cli.planning import say_refusal
     from engine.cli.runs import print_run
     from engine.cli.shapes import run_json
     from engine.records.run import RunStatus
 
     if as_json:
         emit_json({"run_id": run.id, **run_json(run)})
+        if run.refusal:
+            say_refusal(run.refusal)
     else:
         print_run(run)
     if run.status is not RunStatus.DONE:

@@ -1,0 +1,154 @@
+"""`runs`, `bundle`, `pipelines` and `env`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.bundles import load_plan as loader
+from engine.graph.pipelines import CATALOGUE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def answer(result, status=0):
+    code = result.returncode if hasattr(result, "returncode") else result.exit_code
+    assert code == status, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.cudnn
+def test_a_run_moves_between_machines(invoke, run_file, tmp_path):
+    imported = answer(invoke("runs", "import", run_file, "--json"))
+    assert imported["already"] is False
+    assert answer(invoke("runs", "import", run_file, "--json")) == {**imported, "already": True}
+    listed = {run["id"]: run for run in answer(invoke("runs", "list", "--json"))["runs"]}
+    run = listed[imported["id"]]
+    assert set(run) >= {"id", "pipeline", "parameters", "gpu", "cudnn", "recorded", "started_at"}
+    assert (run["pipeline"], run["recorded"], run["kind"]) == ("matmul", False, "plan")
+    again = answer(invoke("runs", "export", imported["id"][:10], "--out", tmp_path / "again.zip", "--json"))
+    assert (tmp_path / "again.zip").read_bytes() == run_file.read_bytes()
+    assert again["id"] == imported["id"]
+
+
+@pytest.mark.cudnn
+def test_show_by_id_by_its_beginning_and_by_file(invoke, run_file):
+    run_id = answer(invoke("runs", "import", run_file, "--json"))["id"]
+    shown = [answer(invoke("runs", "show", name, "--json")) for name in (run_id, run_id[:8].upper(), run_file)]
+    assert shown[0] == shown[1] == shown[2]
+    assert len(shown[0]["plans"]) == 2 and shown[0]["best"] is None
+    people = invoke("runs", "show", run_id)
+    assert people.exit_code == 0
+    assert "planned for  NVIDIA H200 (read off a device)" in people.stdout
+
+
+@pytest.mark.cudnn
+def test_listing_by_pipeline_and_for_people(invoke, run_file):
+    answer(invoke("runs", "import", run_file, "--json"))
+    others = answer(invoke("runs", "list", "--pipeline", "sdpa", "--json"))["runs"]
+    assert all(run["pipeline"] == "sdpa" for run in others)
+    people = invoke("runs", "list").stdout.splitlines()
+    assert people[0].split()[:4] == ["run", "pipeline", "shape", "gpu"]
+    assert any("imported" in line and "matmul" in line for line in people)
+
+
+@pytest.mark.cudnn
+def test_a_bundle_of_a_run_without_timings_takes_the_first_built_plan_and_says_so(invoke, run_file, tmp_path):
+    told = answer(invoke("bundle", "export", run_file, "--out", tmp_path / "b.zip", "--json"))
+    assert told["measured"] is False and "nothing was measured" in told["chosen"]
+    members = loader.read_members(tmp_path / "b.zip")
+    assert json.loads(members["recipe.json"])["plan_key"] == told["plan"]
+    run = answer(invoke("runs", "show", run_file, "--json"))
+    assert told["plan"] == run["plans"][0]["key"]
+    people = invoke("bundle", "export", run_file, "--out", tmp_path / "b.zip")
+    assert f"cuDNN {told['cudnn']} and in no other version" in people.stdout
+
+
+@pytest.mark.cudnn
+def test_a_bundle_of_a_chosen_plan_by_key_or_name(invoke, run_file, tmp_path):
+    second = answer(invoke("runs", "show", run_file, "--json"))["plans"][1]
+    run_id = answer(invoke("runs", "import", run_file, "--json"))["id"]
+    for run, plan in ((run_id, second["key"]), (run_file, second["plan_name"])):
+        told = answer(invoke("bundle", "export", run, "--plan", plan, "--out", tmp_path / "b.zip", "--json"))
+        assert told["plan"] == second["key"]
+
+
+@pytest.mark.cudnn
+def test_writing_over_a_file_is_all_or_nothing_and_keeps_no_litter(invoke, run_file, tmp_path):
+    out = tmp_path / "b.zip"
+    out.write_text("before")
+    answer(invoke("bundle", "export", run_file, "--out", out, "--json"))
+    first = out.read_bytes()
+    answer(invoke("bundle", "export", run_file, "--out", out, "--json"))
+    assert out.read_bytes() == first
+    assert [file.name for file in tmp_path.iterdir() if file.name not in ("home", "b.zip")] == []
+    assert out.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_pipelines_describe_every_parameter(engine):
+    described = {p["name"]: p for p in answer(engine("pipelines", "--json"))["pipelines"]}
+    assert list(described) == list(CATALOGUE)
+    for name, pipeline in CATALOGUE.items():
+        assert [f["letter"] for f in described[name]["parameters"]] == [f.letter for f in pipeline.fields()]
+    causal = next(f for f in described["sdpa"]["parameters"] if f["letter"] == "causal")
+    assert (causal["kind"], causal["default"]) == ("bool", True)
+    people = engine("pipelines")
+    assert people.returncode == 0 and "matmul_epilogue: " in people.stdout
+
+
+def test_pipelines_start_at_once():
+    """Processor time, which other work on the machine does not change much; and no library that is not needed."""
+    code = (
+        "import sys, resource\n"
+        "from engine.cli.app import app\n"
+        "app(['pipelines', '--json'], standalone_mode=False)\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "heavy = {'torch', 'cudnn', 'sqlalchemy', 'numpy', 'pandas', 'rich'} & set(sys.modules)\n"
+        "print(used.ru_utime + used.ru_stime, sorted(heavy), file=sys.stderr)\n"
+    )
+    times = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        seconds, heavy = done.stderr.split(None, 1)
+        assert heavy.strip() == "[]"
+        times.append(float(seconds))
+    assert min(times) < 0.6
+
+
+@pytest.mark.cudnn
+def test_env_tells_versions_that_a_process_of_its_own_has_loaded(engine, home):
+    told = answer(engine("env", "--json"))
+    assert told["cudnn"]["backend"] and told["cudnn"]["frontend"]
+    libraries = {library["name"]: library for library in told["libraries"]}
+    assert {"libcuda", "libcudnn", "libnvrtc", "libcublasLt"} <= set(libraries)
+    assert {"h200", "a100", "b200", "l4", "rtx5090"} == {target["name"] for target in told["targets"]}
+    assert told["data_folder"] == {"path": str(home), "problem": None}
+    people = engine("env")
+    assert people.returncode == 0
+    assert f"cuDNN     {told['cudnn']['backend']}" in people.stdout
+
+
+def test_no_subcommand_and_help(engine):
+    bare = engine()
+    assert bare.returncode == 2 and "Usage:" in bare.stderr
+    helped = engine("plan", "--help")
+    assert helped.returncode == 0
+    for option in ("--parameter", "--dtype", "--layout", "--target", "--modes", "--no-build", "--out", "--json"):
+        assert option in helped.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(home):
+    command = f"{sys.executable} -m engine pipelines --json | head -1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "{\n" and done.stderr == ""
