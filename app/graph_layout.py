@@ -157,8 +157,9 @@ class _Picture:
             wanted = [min(max(self._level(a), target.y - room), target.y + room) for a in arrows]
             distance = min(12.0, 2 * room / max(len(arrows) - 1, 1))
             places = spaced(wanted, [1.0] * len(arrows), [distance] * (len(arrows) - 1))
-            slip = max(places[-1] - target.y - room, 0.0) - max(target.y - room - places[0], 0.0)
-            entries.update({a: y - slip for a, y in zip(arrows, places, strict=True)})
+            low, high = target.y - room, target.y + room - distance * (len(arrows) - 1)
+            for i, (arrow, y) in enumerate(zip(arrows, places, strict=True)):
+                entries[arrow] = min(max(y, low + distance * i), high + distance * i)
         return entries
 
     def _level(self, arrow: Arrow) -> float:

@@ -104,7 +104,7 @@ def _drawing(nodes: tuple[Node, ...], arrows: tuple[Any, ...]) -> dict[str, Any]
     layouts: list[Layout] = []
     for width in WIDTHS:
         made = layout([node.box for node in nodes], arrows, width)
-        if not layouts or made.bands > layouts[-1].bands:
+        if not layouts or made.width < 0.9 * layouts[-1].width:
             layouts.append(made)
     at = [{box.id: [round(box.x, 1), round(box.y, 1)] for box in made.boxes} for made in layouts]
     sizes = [{"width": round(made.width), "height": round(made.height, 1)} for made in layouts]
