@@ -5,8 +5,8 @@ Requests (see ``protocol``); ``spec`` and ``target`` are JSON texts:
 - ``environment``: versions.
 - ``list`` (spec, target, mode): a ``candidate`` event per plan, then ``refused`` (None, or cuDNN's words) and
   ``assumptions``.
-- ``build`` (spec, target, identity, plan_name, blob_dir): the plan in ``blob_dir`` under its SHA-256, and what is known
-  of it.
+- ``build`` (spec, target, identity, plan_name, modes, blob_dir): the plan in ``blob_dir`` under its SHA-256, and what
+  is known of it.
 - ``load`` (spec, target, blob_dir, sha256): proves that the plan loads and knows the graph's tensors;
   ``deserialize_ms``.
 A ``failed`` answer has ``status`` and ``stage`` beside its ``message``.
@@ -73,7 +73,7 @@ class Builder:
         """Build, serialize and store one plan."""
         identity = PlanIdentity.model_validate_json(request["identity"])
         context = self._context(request["target"])
-        built = build(self._cudnn, _spec(request["spec"]), context, identity, request["plan_name"])
+        built = build(self._cudnn, _spec(request["spec"]), context, identity, request["plan_name"], request["modes"])
         return {
             "blob_sha256": _store(built.blob, Path(request["blob_dir"])),
             "blob_bytes": len(built.blob),
@@ -81,6 +81,7 @@ class Builder:
             "behavior_notes": list(built.behavior_notes),
             "numerical_notes": list(built.numerical_notes),
             "build_ms": built.build_ms,
+            "remark": built.remark,
         }
 
     def load(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class _Planning:
             content = {
                 "identity": record.identity.model_dump_json(),
                 "plan_name": record.plan_name,
+                "modes": list(record.modes),
                 "blob_dir": blob_dir,
             }
             self._submit(key, Stage.BUILD, "build", content)
@@ -180,6 +181,7 @@ def _built(reply: Reply) -> dict[str, Any]:
     content = reply.content
     return {
         "stage": Stage.BUILD,
+        "message": content["remark"],
         "workspace_bytes": content["workspace_bytes"],
         "behavior_notes": tuple(content["behavior_notes"]),
         "numerical_notes": tuple(content["numerical_notes"]),

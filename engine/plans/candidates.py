@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.graph.spec import GraphSpec
 from engine.plans.context import Context
+from engine.plans.knobs import knobs_by_name
 from engine.plans.lowering import lower
 from engine.plans.refusals import refusal
 from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status
@@ -38,27 +39,39 @@ def list_candidates(
 def list_mode(cudnn: Any, spec: GraphSpec, context: Context, mode: str) -> ModeListing:
     """Ask one mode, on a graph of its own: a graph freezes once it was asked."""
     try:
-        graph = lower(cudnn, spec, context)
-        graph.validate()
-        graph.build_operation_graph()
-        graph.create_execution_plans([getattr(cudnn.heur_mode, mode)])
+        graph = listed_graph(cudnn, spec, context, mode)
     except (cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError) as error:
         return ModeListing(mode, (), str(error))
-    plans: list[PlanRecord] = []
+    plans = tuple(
+        PlanRecord(
+            identity=identity,
+            plan_name=name,
+            modes={mode: rank},
+            status=Status.LISTED,
+            stage=Stage.LIST,
+            behavior_notes=note_names(graph.get_behavior_notes_for_plan_at_index(index)),
+        )
+        for rank, (index, identity, name) in enumerate(offered(graph))
+    )
+    return ModeListing(mode, plans, None if plans else "this mode lists no plan.")
+
+
+def listed_graph(cudnn: Any, spec: GraphSpec, context: Context, mode: str) -> Any:
+    """A new graph that holds what ``mode`` offers; raises what cuDNN raises."""
+    graph = lower(cudnn, spec, context)
+    graph.validate()
+    graph.build_operation_graph()
+    graph.create_execution_plans([getattr(cudnn.heur_mode, mode)])
+    return graph
+
+
+def offered(graph: Any) -> Iterator[tuple[int, PlanIdentity, str]]:
+    """Index, identity and name of cuDNN's own plans in a listed graph, in its order."""
     for index in range(graph.get_execution_plan_count()):
         engine_id, knobs = graph.get_engine_and_knobs_at_index(index)
         if engine_id in _BACKEND_ENGINES:
-            plans.append(
-                PlanRecord(
-                    identity=PlanIdentity(engine_id=engine_id, knobs=knobs_by_name(knobs)),
-                    plan_name=graph.get_plan_name_at_index(index),
-                    modes={mode: len(plans)},
-                    status=Status.LISTED,
-                    stage=Stage.LIST,
-                    behavior_notes=note_names(graph.get_behavior_notes_for_plan_at_index(index)),
-                )
-            )
-    return ModeListing(mode, tuple(plans), None if plans else "this mode lists no plan.")
+            name = graph.get_plan_name_at_index(index)
+            yield index, PlanIdentity(engine_id=engine_id, knobs=knobs_by_name(knobs, name)), name
 
 
 def merge_listings(listings: Iterable[ModeListing]) -> tuple[list[PlanRecord], Refusal | None]:
@@ -78,11 +91,6 @@ def merge_listings(listings: Iterable[ModeListing]) -> tuple[list[PlanRecord], R
             elif listing.mode not in known.modes:
                 merged[plan.key] = known.model_copy(update={"modes": {**known.modes, **plan.modes}})
     return list(merged.values()), None if merged else refusal(refused)
-
-
-def knobs_by_name(knobs: dict[Any, int]) -> dict[str, int]:
-    """Knob choices by name; NOT_SET ones left out, for a replay must not set them."""
-    return {knob.name: int(value) for knob, value in knobs.items() if knob.name != "NOT_SET"}
 
 
 def note_names(notes: Iterable[Any]) -> tuple[str, ...]:

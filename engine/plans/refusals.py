@@ -20,7 +20,13 @@ _ROUTER = "no engine — python or backend — proposed a plan for this graph (t
 _ARCHITECTURE = "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH"
 _PLACEHOLDER_ENGINE = -1
 _UNSET_KNOB = re.compile(r"\bknob must be set\b")
-_CODE = re.compile(r"[\w:.>\-]+\([^)]*\)|&&|\|\||==|!=|->|::|\b\w+\.\w+\b")
+_WORD = re.compile(r"[(\"']?[A-Za-z][A-Za-z'/-]*[)\"']?[.,:;]?")
+_OPERATOR = re.compile(r"&&|\|\||==|!=|->|::|<=|>=")
+_TOLD = {
+    "!all_io_nhwc": "All tensors must be in NHWC layout.",
+    "hardware_bfloat16_supported": "This architecture has no bfloat16 arithmetic.",
+}
+"""Bare C++ conditions that cuDNN gives for a reason, and what they say."""
 REASON_LIMIT = 300
 
 
@@ -47,7 +53,7 @@ def refusal(texts: list[str]) -> Refusal:
         return Refusal(message=sentences[0], reasons=(*sentences, *ranked))
     if not ranked:
         return Refusal(message="cuDNN has no execution plan for this graph, and gives no reason.")
-    return Refusal(message=f"No cuDNN engine takes this graph. Most say: {ranked[0]}", reasons=tuple(ranked))
+    return Refusal(message=f"cuDNN has no execution plan for this graph. {ranked[0]}", reasons=tuple(ranked))
 
 
 def strip_router(text: str) -> str:
@@ -85,9 +91,9 @@ def engine_blocks(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def innermost(frames: list[tuple[str, str]]) -> tuple[str, str]:
-    """The status and reason to show: the first frame that is a sentence for people, else the first of all."""
-    told = [(status, _clean(reason)) for status, reason in frames]
-    return next((frame for frame in told if _is_prose(frame[1])), told[0])
+    """The innermost status, and the reason to show: the first that is a sentence for people, else the first of all."""
+    told = [_clean(reason) for _, reason in frames]
+    return frames[0][0], next((reason for reason in told if _is_prose(reason)), told[0])
 
 
 def innermost_reason(text: str) -> str:
@@ -107,12 +113,14 @@ def _engine_id(line: str) -> str:
 
 
 def _clean(reason: str) -> str:
-    """Without the C++ condition that follows a message."""
-    return reason.split(" at: ", 1)[0].strip()[:REASON_LIMIT]
+    """Without the C++ condition that follows a message; a well-known bare condition as a sentence."""
+    message = reason.split(" at: ", 1)[0].strip()
+    return next((told for condition, told in _TOLD.items() if condition in message), message)[:REASON_LIMIT]
 
 
 def _is_prose(reason: str) -> bool:
-    return len(re.findall(r"[A-Za-z]{2,}", _CODE.sub(" ", reason))) >= 3
+    words = [word for word in reason.split() if _WORD.fullmatch(word)]
+    return len(words) >= 3 and not _OPERATOR.search(reason)
 
 
 def _ranked(counts: dict[str, set[str]]) -> list[str]:
