@@ -9,7 +9,8 @@ import cudnn
 import torch
 
 from engine.graph.spec import GraphSpec
-from engine.measure.accuracy import compare, explain, tolerance
+from engine.graph.tensors import TensorSpec
+from engine.measure.accuracy import compare, explain, scale_of, tolerance
 from engine.measure.baselines.eager import NAME, eager
 from engine.measure.buffers import Buffers, required_bytes
 from engine.measure.device import Device
@@ -39,6 +40,7 @@ class Session:
         self.reference_dtype = _affordable(device, spec)
         self.buffers = Buffers(spec, seed, device.torch_device)
         self._wanted = reference(spec, self.buffers.values, self.reference_dtype)
+        self._scales = {t.uid: scale_of(t, self._wanted[t.uid]) for t in spec.outputs}
         torch.cuda.empty_cache()
         self._flush = Flush(device.l2_bytes, device.torch_device)
         self._reader = StateReader(device.info.uuid)
@@ -114,8 +116,12 @@ class Session:
             raise TooLarge(f"its workspace of {_gib(nbytes)} does not fit: {_gib(free)} are free") from None
 
     def _compare(self, outputs: dict[int, Any], *, unfused: bool) -> tuple[OutputAccuracy, ...]:
-        allowed = tolerance(self._spec, unfused=unfused)
-        return tuple(compare(t, outputs[t.uid], self._wanted[t.uid], allowed) for t in self._spec.outputs)
+        def judge(tensor: TensorSpec) -> OutputAccuracy:
+            scale = self._scales[tensor.uid]
+            allowed = tolerance(self._spec, scale, unfused=unfused)
+            return compare(tensor, outputs[tensor.uid], self._wanted[tensor.uid], scale, allowed)
+
+        return tuple(judge(tensor) for tensor in self._spec.outputs)
 
     def _time(self, call: Callable[[], object], first_us: float) -> Timings:
         return time_call(call, self._flush, estimate_us(call, first_us), self._best_us, self._reader.read)

@@ -15,10 +15,11 @@ from engine.graph.operations.pointwise import Activation
 from engine.graph.pipelines import CATALOGUE, pipeline
 from engine.graph.roofline import roofline
 from engine.graph.tensors import DataType
+from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import ROOT
 from engine.plans.targets import target_from_properties
 from engine.records.environment import Environment
-from engine.records.plan import Stage, Status
+from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status
 from engine.records.run import Baseline
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process]
@@ -30,6 +31,7 @@ GRAPHS = {
     "matmul, fp32": ("matmul", {"dtype": "fp32"}),
     "matmul, fp16, long sum": ("matmul", {"dtype": "fp16", "b": 1, "k": 65536}),
     "epilogue, fp16, swish, no amax": ("matmul_epilogue", {"dtype": "fp16", "activation": "swish", "amax": "off"}),
+    "attention, long": ("sdpa", {"b": 1, "sq": 8192, "skv": 8192, "d": 128}),
     "attention, fp16, grouped, full": ("sdpa", {"dtype": "fp16", "causal": "off", "hkv": 4, "d": 128, "skv": 512}),
 }
 
@@ -145,6 +147,40 @@ def test_a_killed_worker_is_noticed_and_another_takes_over(plans, new_worker):
     second = new_worker()
     second.prepare(spec)
     assert second.measure(plan, folder).status is Status.OK
+
+
+def test_a_plan_that_hangs_is_told_by_its_stage_and_does_not_outlive_its_worker(plans, target, new_worker, tmp_path):
+    """Engine 49 hangs the GPU with these knobs on cuDNN 9.19; other versions have another engine of that number, if
+    any."""
+    identity = PlanIdentity(engine_id=49, knobs={"SPLIT_K_SLC": 15, "KERNEL_CFG": 30})
+    spec = pipeline("conv_bias_relu").graph({})
+    texts = {"spec": spec.model_dump_json(), "target": target.model_dump_json(), "identity": identity.model_dump_json()}
+    with BuilderPool.for_target(target, size=1, compute_cache=True) as pool:
+        version = pool.submit("environment", {}).result().content["cudnn_backend"]
+        if version != "9.19.0":
+            pytest.skip(f"which plan hangs is known for cuDNN 9.19.0, this is {version}")
+        reply = pool.submit("build", {**texts, "plan_name": None, "blob_dir": str(tmp_path)}).result()
+    plan = PlanRecord(
+        identity=identity,
+        plan_name="eng49",
+        modes={},
+        status=Status.OK,
+        stage=Stage.BUILD,
+        workspace_bytes=reply.content["workspace_bytes"],
+        blob_sha256=reply.content["blob_sha256"],
+    )
+    stuck = new_worker()
+    stuck.prepare(spec)
+    with pytest.raises(TimeoutError):
+        stuck("measure", timeout_s=8, plan=plan.model_dump(mode="json"), blob=str(tmp_path / plan.blob_sha256))
+    assert stuck.stages == ["load", "execute"]
+    began = time.monotonic()
+    stuck.child.kill()
+    assert time.monotonic() - began < 2
+    after = new_worker()
+    _, records, folder = plans("conv_bias_relu")
+    after.prepare(spec)
+    assert after.measure(built(records)[0], folder).status is Status.OK
 
 
 def test_a_worker_ends_when_its_pipe_closes(plans, new_worker):

@@ -7,7 +7,7 @@ import torch
 
 from engine.graph.tensors import DataType
 from engine.measure import accuracy
-from engine.measure.accuracy import compare, explain, tolerance
+from engine.measure.accuracy import Scale, compare, explain, scale_of, tolerance
 from engine.measure.baselines.eager import eager
 from engine.measure.buffers import POISON, bits
 from engine.measure.reference import reference
@@ -27,9 +27,14 @@ def results(cpu_buffers):
     return make
 
 
+def verdict(spec, tensor, got, wanted, **how):
+    scale = scale_of(tensor, wanted)
+    return compare(tensor, got, wanted, scale, tolerance(spec, scale, **how))
+
+
 def judge(spec, got, wanted):
     before = {uid: value.clone() for uid, value in wanted.items()}
-    outcomes = tuple(compare(t, got[t.uid], wanted[t.uid], tolerance(spec)) for t in spec.outputs)
+    outcomes = tuple(verdict(spec, t, got[t.uid], wanted[t.uid]) for t in spec.outputs)
     assert all(torch.equal(value, before[uid]) for uid, value in wanted.items()), "comparing changed the reference"
     return outcomes
 
@@ -136,18 +141,30 @@ def test_torch_s_unfused_walk_is_within_the_tolerance_for_unfused_walks(name, dt
     made = cpu_buffers(spec, seed=5)
     wanted = reference(spec, made.values, torch.float64)
     got = eager(spec, made.values)()
-    outcomes = [compare(t, got[t.uid], wanted[t.uid], tolerance(spec, unfused=True)) for t in spec.outputs]
-    assert explain(tuple(outcomes)) == ""
-    assert tolerance(spec, unfused=True) >= tolerance(spec)
+    assert explain(tuple(verdict(spec, t, got[t.uid], wanted[t.uid], unfused=True) for t in spec.outputs)) == ""
 
 
 def test_tolerances_follow_type_length_and_operation(small):
-    assert tolerance(small("matmul")) == pytest.approx(2.0**-7, rel=0.01)
-    assert tolerance(small("matmul", dtype="fp16")) == pytest.approx(2.0**-10, rel=0.02)
+    normal, steep = Scale(rms=1.0, peak=5.0), Scale(rms=0.05, peak=5.0)
+    assert tolerance(small("matmul"), normal) == pytest.approx(2.0**-7, rel=0.01)
+    assert tolerance(small("matmul", dtype="fp16"), normal) == pytest.approx(2.0**-10, rel=0.02)
     # TF32: far above what float32 arithmetic would need, and below what bf16 operands would give.
-    assert 2.0**-11 < tolerance(small("matmul", dtype="fp32")) < 2.0**-7
-    assert tolerance(small("matmul", k=1 << 20)) > tolerance(small("matmul"))
-    assert tolerance(small("sdpa")) == pytest.approx(18 * 2.0**-8, rel=0.01)
+    assert 2.0**-11 < tolerance(small("matmul", dtype="fp32"), normal) < 2.0**-7
+    assert tolerance(small("matmul", k=1 << 20), normal) > tolerance(small("matmul"), normal)
+    assert tolerance(small("matmul"), steep) == tolerance(small("matmul"), normal)
+    assert tolerance(small("sdpa"), normal) == pytest.approx((4 + 1.5) * 2.0**-8, rel=0.01)
+    assert tolerance(small("sdpa"), steep) == pytest.approx((4 + 30) * 2.0**-8, rel=0.01)
+    epilogue = small("matmul_epilogue")
+    assert tolerance(epilogue, normal, unfused=True) == pytest.approx(tolerance(epilogue, normal) + 24 * 2.0**-8)
+
+
+def test_the_scale_leaves_out_what_is_not_finite(small):
+    (tensor,) = small("matmul").outputs
+    want = torch.zeros(tensor.dims, dtype=torch.float64)
+    assert scale_of(tensor, want).rms == scale_of(tensor, want).peak == torch.finfo(torch.bfloat16).tiny
+    want[0, 0, :4] = torch.tensor([3.0, -4.0, float("inf"), float("nan")])
+    assert scale_of(tensor, want).peak == 4
+    assert scale_of(tensor, want).rms == pytest.approx((25 / (want.numel() - 2)) ** 0.5)
 
 
 def test_tf32_operands_pass_and_bf16_operands_do_not(cpu_buffers, small):
@@ -159,19 +176,24 @@ def test_tf32_operands_pass_and_bf16_operands_do_not(cpu_buffers, small):
     for kept_bits, passes in ((10, True), (7, False)):
         cut = {u: (v.view(torch.int32) & -(1 << (23 - kept_bits))).view(torch.float32) for u, v in made.inputs.items()}
         got = reference(spec, cut, torch.float64)[uid].float()
-        assert compare(spec.outputs[0], got, wanted[uid], tolerance(spec)).passed is passes
+        assert verdict(spec, spec.outputs[0], got, wanted[uid]).passed is passes
 
 
-def test_rounded_probabilities_pass_in_attention(cpu_buffers, small):
-    """An emulated kernel: probabilities rounded to bf16 before the second product, as flash attention does."""
-    spec = small("sdpa", hkv=4, sq=256, skv=256, d=64)
+@pytest.mark.parametrize("keys", [128, 1024])
+def test_rounded_probabilities_pass_in_attention(keys, cpu_buffers, small):
+    """Emulated kernels: probabilities rounded to bf16 before the second product, as flash attention does, before and
+    after they are normalized. Without the mask, or with the wrong scale, the result does not pass."""
+    spec = small("sdpa", b=1, hq=2, hkv=2, sq=keys, skv=keys, d=64)
     made = cpu_buffers(spec)
     q, k, v = (made.inputs[uid].double() for uid in (1, 2, 3))
+    hidden = torch.ones(keys, keys, dtype=torch.bool).triu(1)
     scores = q @ k.transpose(-1, -2) * 64**-0.5
-    scores = scores.masked_fill(torch.ones(256, 256, dtype=torch.bool).triu(1), float("-inf"))
-    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
-    got = ((weights.bfloat16().double() @ v) / weights.sum(-1, keepdim=True)).bfloat16()
+    masked = scores.masked_fill(hidden, float("-inf"))
+    weights = torch.exp(masked - masked.amax(-1, keepdim=True))
+    total = weights.sum(-1, keepdim=True)
     wanted = reference(spec, made.values, torch.float64)[4]
-    assert compare(spec.outputs[0], got, wanted, tolerance(spec)).passed
-    unmasked = torch.softmax(q @ k.transpose(-1, -2) * 64**-0.5, -1) @ v
-    assert not compare(spec.outputs[0], unmasked.bfloat16(), wanted, tolerance(spec)).passed
+    right = ((weights.bfloat16().double() @ v) / total, (weights / total).bfloat16().double() @ v)
+    wrong = (torch.softmax(scores, -1) @ v, torch.softmax(masked * 1.1, -1) @ v)
+    for results, passes in ((right, True), (wrong, False)):
+        for result in results:
+            assert verdict(spec, spec.outputs[0], result.bfloat16(), wanted).passed is passes
