@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -281,3 +283,65 @@ def test_tensors_go_by_name_or_uid(members):
     for given, told in (({"A": 1}, "B, bias"), ({"A": 1, 1: 1, 2: 1, 3: 1}, "given twice"), ({"Z": 1}, "no tensor")):
         with pytest.raises(loader.BundleError, match=told):
             plan._by_name(given)
+
+
+class Graph:
+    """Stands for the loaded graph where there is no GPU: keeps what it is executed with, and reads scalars as cuDNN
+    does, from the host while it is called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def execute(self, pointers, workspace, handle):
+        alpha = struct.unpack("<f", ctypes.string_at(pointers[4], 4))[0]
+        self.calls.append(({uid: pointer for uid, pointer in pointers.items() if uid != 4}, alpha, workspace, handle))
+
+
+class Cudnn:
+    """Keeps the streams that were set."""
+
+    def __init__(self):
+        self.streams = []
+
+    def set_stream(self, handle, stream):
+        self.streams.append(stream)
+
+
+@pytest.fixture
+def loaded(members):
+    plan = object.__new__(loader.Plan)
+    plan.manifest = json.loads(members["manifest.json"])
+    plan.tensors = {t["name"]: t for t in json.loads(members["tensors.json"])}
+    plan._cudnn, plan._graph, plan._handle, plan._torch, plan.device = Cudnn(), Graph(), "handle", None, None
+    plan.workspace_bytes = 64
+    return plan
+
+
+def tensors_of(plan):
+    return {
+        name: torch.empty_strided(t["dims"], t["strides"], dtype=getattr(torch, t["torch_dtype"]))
+        for name, t in plan.tensors.items()
+        if t["role"] != "scalar"
+    }
+
+
+def test_a_call_passes_every_address_once_and_fills_in_scalars(loaded):
+    tensors, workspace = tensors_of(loaded), torch.empty(64, dtype=torch.uint8)
+    outputs = loaded(tensors, workspace=workspace, stream=4711)
+    assert outputs == {"C": tensors["C"], "amax": tensors["amax"]}
+    addresses = {loaded.tensors[name]["uid"]: tensor.data_ptr() for name, tensor in tensors.items()}
+    assert loaded._graph.calls == [(addresses, 0.125, workspace.data_ptr(), "handle")]
+    by_uid = {loaded.tensors[name]["uid"]: tensor for name, tensor in tensors.items()}
+    loaded(by_uid, workspace=workspace.data_ptr(), alpha=0.5)
+    assert loaded._graph.calls[1] == (addresses, 0.5, workspace.data_ptr(), "handle")
+    assert loaded._cudnn.streams == [4711, 0]
+
+
+def test_what_torch_would_make_must_be_given_without_it(loaded):
+    tensors = tensors_of(loaded)
+    with pytest.raises(loader.BundleError, match="a workspace must be given"):
+        loaded(tensors)
+    del tensors["amax"]
+    with pytest.raises(loader.BundleError, match="the tensor amax must be given"):
+        loaded(tensors, workspace=4096)
+    assert loaded._graph.calls == []
