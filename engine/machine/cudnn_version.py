@@ -51,10 +51,12 @@ def choose_cudnn(asked: str, gpu: bool, torch_requirements: Iterable[str]) -> Cu
         return CudnnChoice(f"=={asked}" if asked.count(".") == 3 else f"=={asked}.*", f"asked for with CUDNN={asked}")
     pinned = next((match[1] for line in torch_requirements if (match := _PINNED.match(line))), None)
     if gpu and pinned:
-        return CudnnChoice(f"=={pinned}", "torch's own, for with a GPU plans have to match the programs that use torch")
+        return CudnnChoice(f"=={pinned}", "torch's own, so that plans match the programs that use this GPU")
     if gpu:
-        return CudnnChoice(COMPLETE_WITHOUT_GPU, "the newest, for this torch brings no cuDNN of its own")
-    return CudnnChoice(COMPLETE_WITHOUT_GPU, "without a GPU, older versions list plans incompletely")
+        return CudnnChoice(COMPLETE_WITHOUT_GPU, "the newest, for this torch brings none of its own")
+    return CudnnChoice(
+        COMPLETE_WITHOUT_GPU, "no GPU in this machine, and without one versions before 9.28 list too few plans"
+    )
 
 
 def offered_versions(pip_error: str) -> list[str]:

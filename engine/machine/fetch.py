@@ -87,6 +87,7 @@ class PrivateApt:
     def __init__(self, folder: Path, distribution: Distribution) -> None:
         self._folder = folder
         self._distribution = distribution
+        self._problem = ""
         self._environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
         for name in ("state/lists/partial", "cache/archives/partial", "sources", "packages", "empty"):
             (folder / name).mkdir(parents=True)
@@ -207,17 +208,18 @@ def unpack_libcuda(archive: Path, destination: Path) -> bool:
     found = False
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        with tarfile.open(fileobj=process.stdout, mode="r|") as members:
-            for member in members:
-                content = members.extractfile(member) if member.isreg() else None
-                if content is None:
-                    continue
-                if _LIBRARY_FILE.search(member.name):
-                    _write_whole(content, destination)
-                    found = True
-                elif _COPYRIGHT_FILE.search(member.name):
-                    _write_whole(content, destination.with_name(f"{LIBRARY}.copyright"))
-        process.stdout.read()
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as members:
+                for member in members:
+                    content = members.extractfile(member) if member.isreg() else None
+                    if content is not None and _LIBRARY_FILE.search(member.name):
+                        _write_whole(content, destination)
+                        found = True
+                    elif content is not None and _COPYRIGHT_FILE.search(member.name):
+                        _write_whole(content, destination.with_name(f"{LIBRARY}.copyright"))
+            process.stdout.read()
+        except tarfile.TarError as error:
+            raise FetchError(f"the package {archive.name} cannot be unpacked: {error}") from error
     if process.returncode != 0:
         raise FetchError(f"the package {archive.name} cannot be unpacked (dpkg-deb ended with {process.returncode})")
     return found
@@ -225,7 +227,10 @@ def unpack_libcuda(archive: Path, destination: Path) -> bool:
 
 def _write_whole(content: IO[bytes], destination: Path) -> None:
     """Write beside the destination and rename: a process that loads the library meanwhile sees all of it or none."""
-    with tempfile.NamedTemporaryFile(dir=destination.parent, delete=False) as written:
-        shutil.copyfileobj(content, written)
-    Path(written.name).chmod(0o644)
-    Path(written.name).replace(destination)
+    partial = destination.with_name(f"{destination.name}.partial")
+    try:
+        with partial.open("wb") as written:
+            shutil.copyfileobj(content, written)
+        partial.replace(destination)
+    finally:
+        partial.unlink(missing_ok=True)
