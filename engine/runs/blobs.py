@@ -8,13 +8,13 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from engine.graph.errors import invalid
 from engine.runs.database import StoreError
 
-_ORPHAN_S = 24 * 3600
+_ORPHAN_S = 7 * 24 * 3600
 
 
 class Blobs:
@@ -35,6 +35,8 @@ class Blobs:
         try:
             if not path.is_file() or path.read_bytes() != data:  # a damaged file is mended by its right content
                 _write(path, data)
+            else:
+                os.utime(path, (time.time(),) * 2)  # as if written again; see remove
         except OSError as error:
             raise StoreError(
                 f"A serialized plan of {len(data):,} bytes cannot be written to {self.folder}: {error.strerror}."
@@ -66,22 +68,22 @@ class Blobs:
         """Whether a file of this digest is there (its content is checked on reading)."""
         return self.path(sha256).is_file()
 
-    def remove(self, digests: Iterable[str]) -> None:
-        """Remove these blobs, as far as they are there."""
-        for sha256 in digests:
-            self.path(sha256).unlink(missing_ok=True)
-
-    def orphans(self) -> set[str]:
-        """Names of all files older than a day: those that no plan refers to were left by killed processes."""
-        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
-            return {e.name for e in entries if time.time() - e.stat().st_mtime > _ORPHAN_S}
-        return set()
-
-    def remove_orphans(self, names: Iterable[str]) -> None:
-        """Remove files by name, half-written ones included."""
-        for name in names:
+    def remove(self, recorded_at: Mapping[str, float]) -> None:
+        """Remove blobs that no plan in the store refers to any more, each unless it was written again since it was
+        recorded: then a job under way needs it, whose plans are not in the store yet, or never will be."""
+        for sha256, moment in recorded_at.items():
             with contextlib.suppress(OSError):
-                (self.folder / name).unlink()
+                path = self.path(sha256)
+                if path.stat().st_mtime <= moment:
+                    path.unlink()
+
+    def remove_orphans(self, used: Container[str]) -> None:
+        """Remove files older than a week that are not ``used``: of killed processes, half-written ones included, and of
+        plans that were only looked at."""
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name not in used and time.time() - entry.stat().st_mtime > _ORPHAN_S:
+                    Path(entry.path).unlink()
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -11,14 +12,16 @@ from engine.graph.errors import invalid
 from engine.graph.pipelines import pipeline as pipeline_of
 from engine.records.run import RunRecord
 from engine.runs.archive import Imported, export_run, import_run
+from engine.runs.database import StoreLocked
 from engine.runs.nearest import Nearest, nearest
 from engine.runs.recordings import Recordings
 from engine.runs.rows import unknown_run
-from engine.runs.store import Store, StoreError
+from engine.runs.store import ACTIVE, Store, StoreError
 from engine.runs.summary import Origin, RunSummary
 
 __all__ = ["Library", "Nearest"]
 
+_LOG = logging.getLogger(__name__)
 _PREFERENCE = (Origin.OWN, Origin.IMPORTED, Origin.RECORDING)
 _KEPT = 8  # parsed runs of the store: a page asks for the same one on every rerun
 
@@ -42,10 +45,12 @@ class Library:
 
     def summaries(self) -> list[RunSummary]:
         """Every run in brief, newest first."""
+        if self._listed is not None and any(run.status in ACTIVE for run in self._listed[1]):
+            self._interrupt_abandoned()
         token = self.change_token()
         cached = self._listed  # one reference: another thread may replace it meanwhile
         if cached is None or cached[0] != token:
-            runs = [*(self.store.summaries() if self.store else ()), *self.recordings.summaries()]
+            runs = self._list()
             cached = token, sorted(runs, key=lambda run: run.started_at, reverse=True)
             self._listed = cached
         return list(cached[1])
@@ -59,6 +64,8 @@ class Library:
             known = self._opened.get(run_id)
         # The token was read first: a run that changes meanwhile is kept under an older one, and read again next time.
         run = known[1] if known and known[0] == token else self.store.get(run_id)
+        if run.status in ACTIVE and self._interrupt_abandoned():
+            run = self.store.get(run_id)
         with self._lock:
             self._opened[run_id] = token, run
             self._opened.move_to_end(run_id)
@@ -104,6 +111,22 @@ class Library:
     def delete(self, run_id: str) -> None:
         """Remove a run. Raises InvalidInput for a recording, and for a run under way."""
         self._own(run_id).delete(run_id)
+
+    def _list(self) -> list[RunSummary]:
+        if self.store is None:
+            return self.recordings.summaries()
+        runs = self.store.summaries()
+        if any(run.status in ACTIVE for run in runs) and self._interrupt_abandoned():
+            runs = self.store.summaries()
+        return [*runs, *self.recordings.summaries()]
+
+    def _interrupt_abandoned(self) -> bool:
+        """Notice runs whose process has been killed since the store was opened."""
+        try:
+            return self.store is not None and self.store.interrupt_abandoned() > 0
+        except StoreLocked as error:
+            _LOG.info("Whether runs were abandoned is looked at next time: %s", error)
+            return False
 
     def _own(self, run_id: str) -> Store:
         if self.recordings.has(run_id):

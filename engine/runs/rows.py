@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, case, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from engine.graph.errors import InvalidInput, invalid
@@ -48,8 +49,9 @@ def save_head(connection: Connection, head: RunRecord, origin: Origin) -> None:
 
 
 def save_plans(connection: Connection, run_id: str, plans: Iterable[PlanRecord]) -> None:
+    """Write plans, each in place of an earlier record of its key."""
     query = select(func.coalesce(func.max(PLANS.c.position), -1)).where(PLANS.c.run_id == run_id)
-    last = connection.execute(query).scalar_one()
+    last, now = connection.execute(query).scalar_one(), time.time()
     for position, plan in enumerate(plans, last + 1):
         row = {
             "plan_name": plan.plan_name,
@@ -59,8 +61,21 @@ def save_plans(connection: Connection, run_id: str, plans: Iterable[PlanRecord])
             "blob_sha256": plan.blob_sha256,
             "record": plan.model_dump_json(),
         }
-        statement = upsert(PLANS).values(run_id=run_id, key=plan.key, position=position, **row)
-        connection.execute(statement.on_conflict_do_update(index_elements=["run_id", "key"], set_=row))
+        statement = upsert(PLANS).values(run_id=run_id, key=plan.key, position=position, blob_at=now, **row)
+        same_blob = PLANS.c.blob_sha256.is_(statement.excluded.blob_sha256)
+        blob_at = case((same_blob, PLANS.c.blob_at), else_=statement.excluded.blob_at)
+        changed = {**row, "blob_at": blob_at}
+        connection.execute(statement.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed))
+
+
+def unused_blobs(connection: Connection, run_id: str) -> dict[str, float]:
+    """Serialized plans of a run that no other run has, each with when it was recorded."""
+    own = select(PLANS.c.blob_sha256, func.max(PLANS.c.blob_at)).where(PLANS.c.run_id == run_id)
+    other = select(PLANS.c.blob_sha256).where(PLANS.c.run_id != run_id, PLANS.c.blob_sha256.is_not(None))
+    rows = connection.execute(
+        own.where(PLANS.c.blob_sha256.is_not(None), PLANS.c.blob_sha256.not_in(other)).group_by(PLANS.c.blob_sha256)
+    )
+    return {sha256: recorded_at for sha256, recorded_at in rows}
 
 
 def tick(connection: Connection) -> int:

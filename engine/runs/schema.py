@@ -38,14 +38,9 @@ PLANS = Table(
     Column("modes", String, nullable=False),
     Column("hot_us", Float),  # median, where the plan is right and timed
     Column("blob_sha256", String, index=True),
+    Column("blob_at", Float),  # when the blob was first recorded, seconds since 1970
     Column("record", String, nullable=False),  # PlanRecord
     Index("plans_in_order", "run_id", "position"),
-)
-
-GARBAGE = Table(
-    "garbage",
-    METADATA,
-    Column("sha256", String, primary_key=True),  # of deleted runs, to be removed once no run is under way
 )
 
 STATE = Table("state", METADATA, Column("changes", Integer, nullable=False))

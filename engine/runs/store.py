@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import Connection, delete, insert, select, update
 
 from engine.graph.errors import invalid
 from engine.records.plan import PlanRecord
@@ -18,8 +17,8 @@ from engine.records.run import Baseline, Refusal, RunKind, RunRecord, RunStatus
 from engine.runs.blobs import Blobs
 from engine.runs.database import BUSY_TIMEOUT_S, Database, StoreError, StoreLocked
 from engine.runs.owners import Owner, is_alive, remove_stale
-from engine.runs.rows import read_head, save_head, save_plans, tick, unknown_run
-from engine.runs.schema import GARBAGE, PLANS, RUNS, STATE
+from engine.runs.rows import read_head, save_head, save_plans, tick, unknown_run, unused_blobs
+from engine.runs.schema import PLANS, RUNS, STATE
 from engine.runs.summary import Origin, RunSummary
 
 __all__ = ["Store", "StoreError"]
@@ -106,7 +105,6 @@ class Store:
             changed = {"status": status, "message": message, "refusal": refusal, "finished_at": datetime.now(UTC)}
             save_head(connection, head.model_copy(update=changed), origin)
             connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(owner=None))
-            self._collect_garbage(connection)
 
         self._database.write(write)
 
@@ -154,8 +152,8 @@ class Store:
         return -1 if value is None else int(value)
 
     def interrupt_abandoned(self) -> int:
-        """Mark active runs whose process is gone as interrupted; gives how many. Opening a store does this; a process
-        that lives for long calls it now and then."""
+        """Mark active runs whose process is gone as interrupted; gives how many. Opening a store does this, and a
+        Library whenever it meets an active run."""
         with self._database.read() as connection:
             owners = (
                 connection.execute(select(RUNS.c.owner).where(RUNS.c.status.in_(ACTIVE)).distinct()).scalars().all()
@@ -176,21 +174,25 @@ class Store:
     def delete(self, run_id: str) -> None:
         """Remove a run, and the serialized plans that no other run needs. Raises InvalidInput while it is under way."""
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> dict[str, float]:
             self._interrupt(connection)
             head, _ = read_head(connection, run_id)
             if head.status in ACTIVE:
                 raise invalid("run", run_id, f"is {head.status}.", "Cancel it first.")
-            blobs = select(PLANS.c.blob_sha256).where(PLANS.c.run_id == run_id, PLANS.c.blob_sha256.is_not(None))
-            for sha256 in connection.execute(blobs.distinct()).scalars().all():
-                connection.execute(upsert(GARBAGE).values(sha256=sha256).on_conflict_do_nothing())
+            unused = unused_blobs(connection, run_id)
             connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
             tick(connection)
+            return unused
 
-        self._database.write(write)
-        # Apart, so that a process killed in between leaves garbage to be removed, never a run without its blobs.
+        unused = self._database.write(write)
+
+        def remove(connection: Connection) -> None:
+            used = _blobs_in_use(connection)
+            self._blobs.remove({sha256: at for sha256, at in unused.items() if sha256 not in used})
+
+        # Apart, so that a process killed in between leaves blobs without a run, never a run without its blobs.
         try:
-            self._database.write(self._collect_garbage)
+            self._database.write(remove)
         except StoreError as error:
             _LOG.warning("Blobs of the deleted run %s will be removed later: %s", run_id, error)
 
@@ -251,7 +253,7 @@ class Store:
     def _tidy(self, connection: Connection) -> None:
         """What opening a store sets right."""
         self._interrupt(connection)
-        self._collect_garbage(connection)
+        self._blobs.remove_orphans(_blobs_in_use(connection))
         owners = connection.execute(select(RUNS.c.owner).where(RUNS.c.owner.is_not(None))).scalars()
         remove_stale(self._owners, set(owners))
 
@@ -264,12 +266,7 @@ class Store:
             connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(owner=None))
         return len(gone)
 
-    def _collect_garbage(self, connection: Connection) -> None:
-        """Remove blobs of deleted runs. Not while any run is under way: its builders write blobs before their plans are
-        recorded, and such a blob may be one of these. No run can begin meanwhile, for this holds the write lock."""
-        if connection.execute(select(func.count()).where(RUNS.c.status.in_(ACTIVE))).scalar_one():
-            return
-        used = set(connection.execute(select(PLANS.c.blob_sha256).distinct()).scalars())
-        self._blobs.remove(set(connection.execute(select(GARBAGE.c.sha256)).scalars()) - used)
-        connection.execute(delete(GARBAGE))
-        self._blobs.remove_orphans(self._blobs.orphans() - used)
+
+def _blobs_in_use(connection: Connection) -> set[str]:
+    query = select(PLANS.c.blob_sha256).where(PLANS.c.blob_sha256.is_not(None)).distinct()
+    return set(connection.execute(query).scalars())

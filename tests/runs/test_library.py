@@ -17,7 +17,7 @@ import pytest
 from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
 from engine.records.plan import Status
-from engine.records.run import RunKind, RunRecord
+from engine.records.run import RunKind, RunRecord, RunStatus
 from engine.runs import recordings as recordings_module
 from engine.runs.archive import pack
 from engine.runs.archive_reading import read_run_file
@@ -145,6 +145,23 @@ def test_a_run_is_parsed_once_and_again_after_a_change(library: Library, make: S
     library.delete(run.id)
     with pytest.raises(InvalidInput):
         library.get(run.id)
+
+
+def test_a_run_abandoned_while_the_library_is_open_is_noticed(library: Library, make: SimpleNamespace) -> None:
+    """Another process's store held both runs and let go of them without finishing."""
+    runs = [make.run(status=RunStatus.RUNNING, finished_at=None) for _ in range(2)]
+    other = Store(library.store.home)
+    for run in runs:
+        other.create_run(run)
+    assert {s.status for s in library.summaries()} == {library.get(runs[0].id).status} == {RunStatus.RUNNING}
+    other.close()
+    assert library.get(runs[0].id).status is RunStatus.INTERRUPTED
+    other = Store(library.store.home)
+    again = make.run(status=RunStatus.RUNNING, finished_at=None)
+    other.create_run(again)
+    assert library.summary(again.id).status is RunStatus.RUNNING
+    other.close()
+    assert {s.status for s in library.summaries()} == {RunStatus.INTERRUPTED}
 
 
 def test_changes_of_files_and_store_are_seen(library: Library, folder: Path, make: SimpleNamespace) -> None:

@@ -103,7 +103,7 @@ for i in range(1, 100_000):
         assert summary.plans == len(record.plans)
         store.delete(run.id)
         left = {path.name for path in store.blob_dir.iterdir()}
-        assert len(left) <= 2  # the one whose plan was not recorded yet, and one half-written: kept for a day
+        assert len(left) <= 2  # the one whose plan was not recorded yet, and one half-written: kept for a week
 
 
 @pytest.mark.process
@@ -327,7 +327,7 @@ def test_a_folder_in_place_of_the_database(tmp_path: Path) -> None:
 
 
 def test_old_leavings_are_removed_on_opening(tmp_path: Path, make: SimpleNamespace) -> None:
-    old = time.time() - 2 * 24 * 3600
+    old = time.time() - 8 * 24 * 3600
     with Store(tmp_path) as store:
         kept = store.put_blob(b"kept")
         store.create_run(make.run(plans=(make.plan(1, blob=b"kept"),)))
