@@ -16,7 +16,7 @@ from engine.measure.buffers import Buffers, required_bytes
 from engine.measure.device import Device
 from engine.measure.gpu_state import StateReader
 from engine.measure.reference import WIDE, reference, reference_bytes
-from engine.measure.timing import CannotCapture, Flush, estimate_us, span_us, time_call
+from engine.measure.timing import Flush, estimate_us, span_us, time_call
 from engine.plans.building import PlanFailure, check_loaded, load
 from engine.plans.context import Context
 from engine.records.plan import OutputAccuracy, PlanRecord, Stage, Status, Timings
@@ -88,9 +88,6 @@ class Session:
         try:
             accuracy = self._compare(run(), unfused=True)
             return Baseline(name=NAME, accuracy=accuracy, timings=self._time(run, span_us(run)))
-        except CannotCapture as error:
-            why = f"not timed: torch's kernels could not be captured into a CUDA graph ({error})"
-            return Baseline(name=NAME, accuracy=accuracy, timings=None, message=why)
         except RuntimeError as error:
             return Baseline(name=NAME, accuracy=accuracy, timings=None, message=_text(error))
 

@@ -153,7 +153,8 @@ def capture(call: Call, executions: int) -> Any:
         graph.replay()
         torch.cuda.synchronize()
     except RuntimeError as error:
-        raise CannotCapture(str(error).strip().split("\n")[0]) from error
+        reason = str(error).strip().split("\n")[0]
+        raise CannotCapture(f"it cannot be captured into a CUDA graph, so it was not timed: {reason}") from error
     return graph
 
 

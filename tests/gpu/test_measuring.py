@@ -159,7 +159,7 @@ def test_a_plan_that_hangs_is_told_by_its_stage_and_does_not_outlive_its_worker(
         version = pool.submit("environment", {}).result().content["cudnn_backend"]
         if version != "9.19.0":
             pytest.skip(f"which plan hangs is known for cuDNN 9.19.0, this is {version}")
-        reply = pool.submit("build", {**texts, "plan_name": None, "blob_dir": str(tmp_path)}).result()
+        reply = pool.submit("build", {**texts, "plan_name": None, "modes": [], "blob_dir": str(tmp_path)}).result()
     plan = PlanRecord(
         identity=identity,
         plan_name="eng49",
