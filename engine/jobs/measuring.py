@@ -171,10 +171,18 @@ class GpuWorker:
         assert self._told is not None
         return self._told
 
-    def _ask(self, op: str, **content: Any) -> Content:
+    def _ask(self, op: str, again: bool = True, **content: Any) -> Content:
         assert self._process is not None
-        number = self._process.ask(op, **content)
-        answer = self._process.answer(number, self._deadlines.load_s, self._deadlines.stages)
+        try:
+            number = self._process.ask(op, **content)
+            answer = self._process.answer(number, self._deadlines.load_s, self._deadlines.stages)
+        except Lost as lost:
+            if lost.stage or lost.silent or not again:
+                raise
+            # It had not begun with this: it was already ending, and this plan is not to blame.
+            self.close()
+            self.prepare()
+            return self._ask(op, again=False, **content)
         if answer.get("restart"):
             self.close()
         return answer

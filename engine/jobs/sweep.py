@@ -6,6 +6,7 @@ disturbs a timing; the measuring process starts and prepares its data meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
@@ -77,7 +78,8 @@ class _Sweep:
         except (JobError, CannotPlan, StoreError) as error:
             return self._stop(RunStatus.FAILED, str(error))
         except BaseException:
-            self._stop(RunStatus.FAILED, "ended by an error of Planscope itself, see its log")
+            with contextlib.suppress(JobError):
+                self._stop(RunStatus.FAILED, "ended by an error of Planscope itself, see its log")
             raise
 
     def _stop(self, status: RunStatus, message: str) -> RunRecord:
