@@ -181,7 +181,7 @@ def _built(reply: Reply) -> dict[str, Any]:
     content = reply.content
     return {
         "stage": Stage.BUILD,
-        "message": content["remark"],
+        "message": content.get("remark"),
         "workspace_bytes": content["workspace_bytes"],
         "behavior_notes": tuple(content["behavior_notes"]),
         "numerical_notes": tuple(content["numerical_notes"]),
