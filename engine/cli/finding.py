@@ -70,7 +70,7 @@ def find_id(library: Library, text: str) -> str:
 def open_run(text: str) -> Iterator[tuple[RunRecord, Callable[[str], bytes]]]:
     """A run by id or file, and what gives a serialized plan of it by its SHA-256."""
     path = Path(text)
-    if "/" in text or text.endswith(".zip") or path.is_file():
+    if "/" in text or text.endswith(".zip") or _is_file(path):
         from engine.runs.archive_reading import read_run_file
 
         file = read_run_file(read_file(path, "run file", RUN_FILE_LIMIT))
@@ -79,3 +79,10 @@ def open_run(text: str) -> Iterator[tuple[RunRecord, Callable[[str], bytes]]]:
     with open_library() as library:
         run = library.get(find_id(library, text))
         yield run, lambda sha256: library.blob(run.id, sha256)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than a file's name can be
+        return False

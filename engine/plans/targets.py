@@ -78,8 +78,8 @@ def target_from_file(file: Path | bytes, name: str = "") -> Target:
     try:
         with file.open("rb") as opened:
             data = opened.read(FILE_LIMIT_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, ValueError) as error:  # a ValueError where the name holds a NUL
+        reason = getattr(error, "strerror", None) or str(error)
         raise invalid("target", file, f"the file cannot be read ({reason}).", _choices()) from None
     return _described(name or file.stem, parse_properties(data), Source.FILE)
 
@@ -96,9 +96,16 @@ def resolve_target(text: str) -> Target:
             return target
     if wanted.lower() == LOCAL or wanted.lower().startswith(f"{LOCAL}:"):
         return _resolve_local(wanted)
-    if wanted and ("/" in wanted or wanted.endswith(".json") or Path(wanted).is_file()):
+    if wanted and ("/" in wanted or wanted.endswith(".json") or _is_file(wanted)):
         return target_from_file(Path(wanted))
     raise invalid("target", text, "there is no target of this name.", _choices())
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # longer than a file's name can be
+        return False
 
 
 def _resolve_local(wanted: str) -> Target:
