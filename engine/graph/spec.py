@@ -44,7 +44,10 @@ class GraphSpec(BaseModel):
                 raise ValueError(f"operation {operation.name} reads tensors {sorted(missing)} before they are made")
             if unknown := set(operation.outputs.values()) - (set(by_uid) - known):
                 raise ValueError(f"operation {operation.name} writes tensors {sorted(unknown)} that are not its own")
-            dims = operation.infer({port: by_uid[uid] for port, uid in operation.inputs.items()})
+            inputs = {port: by_uid[uid] for port, uid in operation.inputs.items()}
+            if any(operation.input_rank not in (None, len(tensor.dims)) for tensor in inputs.values()):
+                raise ValueError(f"operation {operation.name} takes tensors of {operation.input_rank} dims")
+            dims = operation.infer(inputs)
             for port, uid in operation.outputs.items():
                 if by_uid[uid].dims != dims[port]:
                     raise ValueError(f"operation {operation.name} gives dims {dims[port]}, not {by_uid[uid].dims}")

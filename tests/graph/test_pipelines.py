@@ -127,3 +127,11 @@ def test_a_graph_that_contradicts_itself_is_refused():
     assert wrong != data
     with pytest.raises(ValueError, match="gives dims"):
         GraphSpec.model_validate_json(wrong)
+
+
+def test_a_tensor_of_the_wrong_rank_is_refused_before_its_dims_are_read():
+    data = pipeline("matmul").graph({}).model_dump_json()
+    flat = data.replace('"dims":[8,256,512],"strides":[131072,512,1]', '"dims":[8],"strides":[1]', 1)
+    assert flat != data
+    with pytest.raises(ValueError, match="tensors of 3 dims"):
+        GraphSpec.model_validate_json(flat)

@@ -17,6 +17,7 @@ class Attention(Operation):
     """
 
     input_ports = ("q", "k", "v")
+    input_rank = 4
 
     kind: Literal["attention"] = "attention"
     scale: float

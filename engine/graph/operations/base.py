@@ -30,6 +30,8 @@ class Operation(BaseModel, ABC):
 
     input_ports: ClassVar[tuple[str, ...]]
     output_ports: ClassVar[tuple[str, ...]] = ("out",)
+    input_rank: ClassVar[int | None] = None
+    """How many dims every input has; None where any number will do."""
 
     kind: str
     name: str

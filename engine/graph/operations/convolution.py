@@ -16,6 +16,7 @@ class Convolution(Operation):
     """image (N, C, H, W) with weight (K, C, R, S) gives (N, K, P, Q); symmetric padding, in elements."""
 
     input_ports = ("image", "weight")
+    input_rank = 4
 
     kind: Literal["convolution"] = "convolution"
     padding: tuple[int, ...] = Field(min_length=1, max_length=3)

@@ -14,6 +14,7 @@ class Matmul(Operation):
     """A (B, M, K) times B (B, K, N) gives (B, M, N)."""
 
     input_ports = ("a", "b")
+    input_rank = 3
 
     kind: Literal["matmul"] = "matmul"
 
