@@ -20,10 +20,12 @@ from engine.machine.driver import read_missing_libcuda
 from engine.machine.gpus import list_gpus
 from engine.plans.candidates import MODES, ModeListing, merge_listings
 from engine.plans.targets import Target
+from engine.plans.variants import Variant, with_remedies
 from engine.records.environment import Environment
 from engine.records.plan import PlanRecord, Stage, Status
 from engine.records.run import Refusal
 
+_REMEDIES = 3
 Sink = Callable[[PlanRecord, int, int], None]
 """Gets every record as it comes, in the calling thread: first all candidates as LISTED, then each one's end; with how
 many have ended so far, and how many there are."""
@@ -60,13 +62,15 @@ def plan_graph(
     blob_dir: Path,
     build: bool = True,
     reload: bool = True,
+    variants: Sequence[Variant] = (),
     sink: Sink | None = None,
     cancel: threading.Event | None = None,
 ) -> PlanOutcome:
     """List the candidates of ``modes`` and, with ``build``, build them all into ``blob_dir`` (files named by their
     SHA-256).
 
-    With ``reload`` each is then loaded in another process than the one that built it. Every candidate ends in a record,
+    Where the graph is refused, ``variants`` of it are tried, and the refusal says which of them cuDNN takes. With
+    ``reload`` each is then loaded in another process than the one that built it. Every candidate ends in a record,
     whatever happens to its builder; after ``cancel`` those not ended are CANCELLED. Raises CannotPlan.
     """
     stop = cancel or threading.Event()
@@ -74,7 +78,9 @@ def plan_graph(
     if environment is None:
         return PlanOutcome(None, (), None, True, ())
     planning = _Planning(spec, target, pool, sink or _ignore, stop)
-    refusal = planning.list(modes)
+    refusal = planning.list_candidates(modes)
+    if refusal is not None:
+        refusal = with_remedies(refusal, planning.accepted(variants, modes))
     if build:
         planning.build(str(blob_dir.resolve()), reload)
     return PlanOutcome(environment, planning.records, refusal, stop.is_set(), tuple(planning.remarks))
@@ -113,7 +119,7 @@ class _Planning:
         """All candidates as they stand, in the order of the heuristics."""
         return tuple(self._records.values())
 
-    def list(self, modes: Sequence[str]) -> Refusal | None:
+    def list_candidates(self, modes: Sequence[str]) -> Refusal | None:
         """Ask every mode, each in a task of its own: a crash over one mode costs that one."""
         tasks = {mode: self._pool.submit("list", {**self._common, "mode": mode}, cancel=self._cancel) for mode in modes}
         listings: list[ModeListing] = []
@@ -136,6 +142,22 @@ class _Planning:
         for record in merged:
             self._sink(record, 0, len(merged))
         return refusal
+
+    def accepted(self, variants: Sequence[Variant], modes: Sequence[str]) -> list[Variant]:
+        """The first few of ``variants`` that have a plan: in the mode that is asked first or, where none has, in the
+        last."""
+        for mode in dict.fromkeys((modes[0], modes[-1])):
+            tasks = [
+                self._pool.submit(
+                    "list", {**self._common, "spec": variant.spec.model_dump_json(), "mode": mode}, cancel=self._cancel
+                )
+                for variant in variants
+            ]
+            replies = [task.result() for task in tasks]
+            found = [variant for variant, reply in zip(variants, replies, strict=True) if reply.events]
+            if found:
+                return found[:_REMEDIES]
+        return []
 
     def build(self, blob_dir: str, reload: bool) -> None:
         """Build everything listed; a plan that is built is loaded while others still build."""
