@@ -30,7 +30,7 @@ NAME_PX, VALUE_PX, SMALL_PX = 13.0, 12.0, 10.5
 PADDING = 10.0
 _ADVANCE = 0.605
 """Width of a character of a monospaced font, in font sizes: 0.6 for Source Code Pro, 0.602 for DejaVu Sans Mono."""
-_NAME_LIMIT, _LINE_LIMIT, _NUMBER_LIMIT = 18, 22, 15
+_NAME_LIMIT, _LINE_LIMIT, _NUMBER_LIMIT = 18, 26, 15
 
 
 @dataclass(frozen=True)

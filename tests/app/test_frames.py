@@ -65,6 +65,11 @@ def test_spread_is_in_float64_and_interpolated() -> None:
     assert (made.median_us, made.min_us, made.max_us, made.samples) == (2.5, 1.0, 4.0, 4)
     assert made.p10_us == pytest.approx(1.3)
     assert made.p90_us == pytest.approx(3.7)
+    values = np.random.default_rng(1).lognormal(3, 1, 101).astype("<f4")
+    made = spread(Samples.of(values))
+    wanted = np.quantile(values.astype(float), [0, 0.1, 0.5, 0.9, 1])
+    np.testing.assert_allclose([made.min_us, made.p10_us, made.median_us, made.p90_us, made.max_us], wanted, rtol=1e-12)
+    assert spread(Samples.of([7.0])).p10_us == 7
 
 
 def test_worst_output_goes_by_its_tolerance() -> None:
