@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from engine.jobs.protocol import Child, JobCancelled, ProtocolError
+from engine.jobs.protocol import Child, JobCancelled, JobError, ProtocolError
 
 Content = Mapping[str, Any]
 POLL_S = 0.1
@@ -55,9 +55,12 @@ class Conversation:
         return self._child.alive
 
     def ask(self, op: str, **content: Any) -> int:
-        """Send a request without waiting for its answer; gives its number. Raises Lost."""
+        """Send a request without waiting for its answer; gives its number. Raises Lost, and JobError where the request
+        is too long for a line."""
         try:
             number = self._child.send(op, **content)
+        except ProtocolError as error:
+            raise JobError(str(error)) from None
         except OSError:
             raise self._lose(self._child.describe_end()) from None
         self._open[number] = ""

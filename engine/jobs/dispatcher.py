@@ -62,8 +62,8 @@ class Dispatcher:
         with self._changed:
             return (*([self._running] if self._running else []), *self._waiting)
 
-    def stop(self, timeout_s: float) -> bool:
-        """Take no more jobs, cancel what there is, and wait for the thread; False when it did not end in time."""
+    def stop(self) -> None:
+        """Take no more jobs and cancel what there is. Does not wait."""
         with self._changed:
             self._stopping = True
             jobs = (*self._waiting, *([self._running] if self._running else []))
@@ -73,6 +73,9 @@ class Dispatcher:
             job.cancel.set()
             if job is not self._running:
                 job.end(JobState.CANCELLED, "the server was stopped")
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread after ``stop``; False when it did not end in time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from engine.graph.spec import GraphSpec
@@ -72,7 +73,7 @@ class JobManager:
         key = _plan_key(request)
         with self._lock:
             job = self._keys.get(key)
-            if job is None or job.cancel.is_set() or job.state in (JobState.FAILED, JobState.CANCELLED):
+            if job is None or not self._answers(job):
                 job = self._queue(Job(request, client))
                 self._keys[key] = job
             else:
@@ -137,9 +138,19 @@ class JobManager:
         with self._lock:
             self._closed = True
             dispatchers = list(self._dispatchers.items())
+        for _, dispatcher in dispatchers:
+            dispatcher.stop()
+        end = time.monotonic() + timeout_s
         for name, dispatcher in dispatchers:
-            if not dispatcher.stop(timeout_s):
+            if not dispatcher.join(max(0.0, end - time.monotonic())):
                 logger.error("the dispatcher of %s did not end within %s s", name, timeout_s)
+
+    def _answers(self, job: Job) -> bool:
+        """Whether a plan job still answers its question: it goes on, or has ended well and its plans are at hand."""
+        if job.cancel.is_set() or job.state in (JobState.FAILED, JobState.CANCELLED):
+            return False
+        digests = [plan.blob_sha256 for plan in self._snapshot(job).plans if job.state is JobState.DONE]
+        return all(digest is None or (self._store.blob_dir / digest).is_file() for digest in digests)
 
     def _queue(self, job: Job) -> Job:
         if self._closed:
