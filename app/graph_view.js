@@ -1,5 +1,5 @@
 // Shows the picture that Python drew, in the arrangement that fits the width at hand, and reports which node is chosen.
-const SMALLEST_SCALE = 0.9; // text of 12 px stays above 10.5 px before a narrower arrangement takes over
+const SMALLEST_SCALE = 0.88; // dims are then still 10.5 px high; below, a narrower arrangement takes over
 const LARGEST_SCALE = 1.15;
 
 export default function (component) {
