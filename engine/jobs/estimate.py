@@ -20,7 +20,7 @@ class Estimate:
     def __init__(self, builders: int, measures: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._builders, self._measures, self._clock = max(1, builders), measures, clock
         self._candidates = self._built = self._to_measure = self._measured = 0
-        self._build_began = self._build_ended = self._measure_began = self._clock()
+        self._began = self._build_began = self._build_ended = self._measure_began = self._clock()
         self._ready = False
 
     def listed(self, candidates: int) -> None:
@@ -74,4 +74,6 @@ class Estimate:
             return 0.0
         each = (self._clock() - self._measure_began) / self._measured if self._measured else MEASURE_S
         left = (self._to_measure - self._measured) * each
-        return left if self._ready else left + START_S
+        # The measuring process starts while plans are built.
+        starting = START_S - (self._clock() - self._began) - self._left_building()
+        return left if self._ready else left + max(1.0, starting)
