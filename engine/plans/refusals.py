@@ -59,8 +59,8 @@ def refusal(texts: list[str]) -> Refusal:
 def strip_router(text: str) -> str:
     """cuDNN's own words, without what the frontend's router wraps around them."""
     if _ROUTER in text:
-        text = _PYTHON_ENGINES.sub("", text.split(_ROUTER, 1)[1])
-        text = text.removesuffix(")")
+        text, others = _PYTHON_ENGINES.subn("", text.split(_ROUTER, 1)[1])
+        text = text if others else text.rstrip().removesuffix(")")
     return re.sub(r"^\[cudnn_frontend\] Error: ", "", text.strip())
 
 
