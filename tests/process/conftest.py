@@ -22,7 +22,7 @@ from tests.process.scripted import VARIABLE, diary
 GPU = GpuInfo(name="Test GPU", uuid="GPU-test", compute_capability="9.0", sm_count=132, memory_bytes=1 << 37)
 BUILDER, WORKER = "tests.process.scripted_builder", "tests.process.scripted_worker"
 # Short where a script hangs; long where a loaded machine may be slow to import.
-DEADLINES = Deadlines(start_s=30, prepare_s=30, load_s=30, execute_s=0.6, check_s=30, time_s=0.7)
+DEADLINES = Deadlines(start_s=30, prepare_s=30, load_s=30, execute_s=1.5, check_s=30, time_s=1.5)
 
 
 def is_gone(pid, within_s=3.0):
