@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# Guesses until the first of their kind is done, seconds; read off the shipped recordings (H200, 16 host cores): a run lasts
-# about 4 s and 0.15 s per plan, and half of the runtime-compiled plans build in 0.6 s.
+# Guesses until the first of their kind is done, seconds; read off the shipped recordings (H200, 16 host cores): a run
+# lasts about 4 s and 0.15 s per plan, and half of the runtime-compiled plans build in 0.6 s.
 BUILD_S = 0.6
 START_S = 4.0
 MEASURE_S = 0.15
