@@ -19,7 +19,8 @@ from engine.graph.pipelines import CATALOGUE
 from engine.graph.pipelines.base import ParameterField, Pipeline, text_of
 from engine.graph.spec import GraphSpec
 
-COLUMNS = 3
+NARROWEST, MESSAGE = 96, 300
+"""Pixels of a field, at least, and of the message beside it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Reading:
     errors: Mapping[str, FieldError]
     parameters: Mapping[str, str] | None
     spec: GraphSpec | None
+
+    @property
+    def graph_id(self) -> str:
+        """The graph's hash, "" where there is none."""
+        return self.spec.graph_id if self.spec else ""
 
 
 def read(chosen: Pipeline[Any], texts: Mapping[str, str]) -> Reading:
@@ -57,7 +63,7 @@ def _graph(name: str, texts: tuple[tuple[str, str], ...]) -> tuple[dict[str, str
 
 def last_good(chosen: Pipeline[Any], reading: Reading, before: Mapping[str, str]) -> Reading:
     """The reading itself where it is good; else the nearest good one, so that a slip of the finger loses nothing: the
-    values ``before`` (the last good ones), or today's texts with defaults in place of what is wrong, or the defaults."""
+    values ``before`` (the last good ones), or the texts with defaults in place of what is wrong, or the defaults."""
     without = {letter: text for letter, text in reading.texts.items() if letter not in reading.errors}
     candidates = (reading, read(chosen, before) if before else reading, read(chosen, without))
     return next((good for good in candidates if good.spec is not None), read(chosen, {}))
@@ -74,18 +80,13 @@ def carried_over(old: Pipeline[Any], texts: Mapping[str, str], new: Pipeline[Any
 
 def render_form(chosen: Pipeline[Any], texts: Mapping[str, str], beside: Mapping[str, FieldError]) -> None:
     """Draw the fields with ``texts`` in them; their values are then in ``typed``. ``beside``: messages by letter."""
-    fields = chosen.fields()
-    numbers = [field for field in fields if field.kind in ("int", "float")]
-    for start in range(0, len(numbers), COLUMNS):
-        row = numbers[start : start + COLUMNS]
-        for column, field in zip(st.columns(COLUMNS, vertical_alignment="bottom", wrap=False), row, strict=False):
-            with column:
-                _ask(chosen, field, texts[field.letter])
-        render_errors(beside[field.letter] for field in row if field.letter in beside)
-    for field in fields:
-        if field.kind in ("choice", "bool"):
+    numbers_first = sorted(chosen.fields(), key=lambda field: field.kind not in ("int", "float"))
+    with st.container(horizontal=True, vertical_alignment="top"):
+        for field in numbers_first:
             _ask(chosen, field, texts[field.letter])
-            render_errors(error for letter, error in beside.items() if letter == field.letter)
+            if error := beside.get(field.letter):
+                render_errors([error], width=MESSAGE)
+    render_errors(error for letter, error in beside.items() if not letter)
 
 
 def typed(chosen: Pipeline[Any], texts: Mapping[str, str]) -> dict[str, str]:
@@ -103,8 +104,7 @@ def forget(chosen: Pipeline[Any]) -> None:
 
 
 def _ask(chosen: Pipeline[Any], field: ParameterField, text: str) -> None:
-    key = _key(chosen, field)
-    label = f"**{field.letter}** {field.title}"
+    key, label = _key(chosen, field), _label(field)
     if field.kind == "bool":
         st.session_state.setdefault(key, text.lower() in ("on", "true", "1", "yes"))
         st.toggle(label, key=key)
@@ -113,11 +113,23 @@ def _ask(chosen: Pipeline[Any], field: ParameterField, text: str) -> None:
         if len(field.choices) <= 4:
             st.segmented_control(label, field.choices, key=key, required=True)
         else:
-            st.selectbox(label, field.choices, key=key)
+            st.selectbox(label, field.choices, key=key, width=150)
     else:
         st.session_state.setdefault(key, text)
-        empty = text_of(field.default) or "default"
-        st.text_input(label, key=key, max_chars=TEXT_LIMIT, autocomplete="off", placeholder=empty, live="400ms")
+        st.text_input(
+            label,
+            key=key,
+            max_chars=TEXT_LIMIT,
+            autocomplete="off",
+            placeholder=text_of(field.default) or "default",
+            live="400ms",
+            width=max(NARROWEST, 12 + 7 * len(label)),
+        )
+
+
+def _label(field: ParameterField) -> str:
+    """Letter and meaning in plain text: Markdown in a dozen labels would take a tenth of the time the page may."""
+    return field.letter if field.title == field.letter else f"{field.letter} · {field.title}"
 
 
 def _key(chosen: Pipeline[Any], field: ParameterField) -> str:

@@ -66,7 +66,7 @@ _SHAPES: dict[str, tuple[re.Pattern[str], str, str]] = {
         "this is not the name of a target.",
         "Pick a target from the list.",
     ),
-    "run": (re.compile(r"[0-9a-f]{32}"), "a run's id is 32 hex digits.", "Open the run from the Runs page."),
+    "run": (re.compile(r"[0-9a-f]{32}|here"), "a run's id is 32 hex digits.", "Open the run from the Runs page."),
     "plan": (
         re.compile(r"\d{1,6}(;[A-Za-z0-9_]{1,60}=-?\d{1,12}){0,60}"),
         "a plan is an engine id and its knobs, such as 4;KERNEL_CFG=43.",

@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 ROOT = Path(__file__).resolve().parents[1]
-# Streamlit puts only this file's folder on the path. That folder must not stay: from it, app.links would also be "links".
+# Streamlit puts only this file's folder on the path; everything is imported from the repository's root.
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
@@ -24,5 +24,6 @@ def pages() -> list[st.Page]:
     ]
 
 
-st.set_page_config(page_title="Planscope", page_icon=":material/schema:", layout="wide")
+st.set_page_config(page_title="Planscope", page_icon=str(ROOT / "app" / "icon.svg"), layout="wide")
+st.html(ROOT / "app" / "page.css")
 st.navigation(pages(), position="top").run()

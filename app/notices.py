@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from typing import Literal
 
 import streamlit as st
 
 from engine.graph.errors import FieldError
 
-_STYLE = "color: var(--st-red-text-color); font-size: 0.85rem; line-height: 1.35; overflow-wrap: anywhere;"
-
 
 def errors_html(errors: Iterable[FieldError]) -> str:
     """The messages, one a line; "" for none."""
     lines = "".join(f"<div>{escape(str(error))}</div>" for error in errors)
-    return f'<div role="alert" style="{_STYLE}">{lines}</div>' if lines else ""
+    return f'<div role="alert" class="ps-error">{lines}</div>' if lines else ""
 
 
-def render_errors(errors: Iterable[FieldError]) -> None:
+def render_errors(errors: Iterable[FieldError], width: int | Literal["stretch"] = "stretch") -> None:
     """Draw the messages here; nothing where there are none."""
     if text := errors_html(errors):
-        st.html(text)
+        st.html(text, width=width)
+
+
+def escaped(text: str) -> str:
+    """A text as Markdown that shows it as it is."""
+    return "".join("\\" + c if c in "\\`*_{}[]()#+-.!|~>$:<" else c for c in text)

@@ -16,6 +16,7 @@ import streamlit as st
 from app.frames import plans_frame
 from engine.graph.errors import InvalidInput, invalid
 from engine.jobs.manager import JobManager
+from engine.jobs.workshop import library_versions
 from engine.plans.targets import Target, local_targets, shipped_targets, target_from_file
 from engine.records.run import RunRecord
 from engine.runs.home import data_home
@@ -27,8 +28,8 @@ UPLOADS_KEPT = 32
 
 @dataclass
 class Resources:
-    """``manager`` is None, and ``problem`` says why, where the data folder cannot be used: then recordings can be looked
-    at and nothing else. ``uploaded``: targets from properties files, by name, for as long as the server runs."""
+    """``manager`` is None, and ``problem`` says why, where the data folder cannot be used: then recordings can be
+    looked at and nothing else. ``uploaded``: targets from properties files, by name, while the server runs."""
 
     library: Library
     manager: JobManager | None
@@ -113,3 +114,16 @@ def load_frame(run_id: str) -> pd.DataFrame:
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _frame(run_id: str, token: tuple[int, int]) -> pd.DataFrame:
     return plans_frame(_run(run_id, token))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def planned_frame(job_id: str, version: int, _run: RunRecord) -> pd.DataFrame:
+    """The plans of a plan job as a table, made once per change of it. Shared: not to be written to."""
+    return plans_frame(_run)
+
+
+@st.cache_data(show_spinner=False, ttl=60)
+def cudnn_version() -> str:
+    """The version of the cuDNN that workers here load, as people write it; "not installed" without one."""
+    backend = next((version for version in library_versions()[:2] if version), None)
+    return ".".join(backend.split(".")[:3]) if backend else "not installed"

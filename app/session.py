@@ -16,7 +16,7 @@ from app.links import ExploreState, from_query, to_query
 from engine.graph.errors import FieldError
 
 _STATE, _SEEN, _TOUCHED, _PROBLEMS = "explore.state", "explore.seen", "explore.touched", "explore.problems"
-_PAGE, _CLIENT = "page", "client"
+_PAGE, _CLIENT, _REDRAW = "page", "client", "explore.redraw"
 
 
 def enter(page: str) -> bool:
@@ -39,6 +39,7 @@ def load(came: bool) -> tuple[ExploreState, bool]:
     ``came``: from another page. Its navigation leaves the address bare; that is no wish to start over.
     """
     query = st.query_params.to_dict()
+    came = st.session_state.pop(_REDRAW, False) or came
     if came and not query and _STATE in st.session_state:
         st.session_state[_TOUCHED] = True
         return st.session_state[_STATE], True
@@ -54,16 +55,30 @@ def problems() -> tuple[FieldError, ...]:
     return () if st.session_state.get(_TOUCHED) else st.session_state.get(_PROBLEMS, ())
 
 
+def complain(error: FieldError) -> None:
+    """One thing more that could not be used."""
+    st.session_state[_PROBLEMS] = (*st.session_state.get(_PROBLEMS, ()), error)
+
+
+def bare() -> bool:
+    """Whether the address names no pipeline."""
+    return "pipeline" not in st.session_state.get(_SEEN, {})
+
+
 def state() -> ExploreState:
     """The state as it is now."""
     return st.session_state[_STATE]
 
 
 def change(**fields: Any) -> None:
-    """The person changed something: keep it, and write the address."""
+    """The person changed something: keep it; ``write`` at the end of the run puts it into the address."""
     settle(**fields)
     st.session_state[_TOUCHED] = True
-    write()
+
+
+def redraw() -> None:
+    """At the next run, set the fields to the state instead of reading them."""
+    st.session_state[_REDRAW] = True
 
 
 def settle(**fields: Any) -> None:
@@ -77,3 +92,9 @@ def write() -> None:
     if st.session_state[_TOUCHED] and query != st.session_state[_SEEN]:
         st.session_state[_SEEN] = query
         st.query_params.from_dict(query)
+
+
+def follow(key: str, value: Any) -> None:
+    """Make the widget of this key show a value of the state, whoever changed it. Call before drawing the widget."""
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value

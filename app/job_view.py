@@ -1,0 +1,78 @@
+"""Jobs as they go on: fragments that look at the job manager's snapshots every second, and the buttons beside them."""
+
+from __future__ import annotations
+
+import math
+
+import streamlit as st
+
+from app import resources, session
+from app.frames import plans_frame
+from app.inputs import Asked
+from app.notices import escaped
+from app.plan_table import plan_table, render_plans
+from engine.jobs.manager import JobManager
+from engine.jobs.snapshots import JobSnapshot, JobState
+from engine.records.plan import Status
+from engine.records.run import RunKind
+
+EVERY_S = 0.7
+_PLAN_JOB = "plan.job"
+
+
+def plan_job(manager: JobManager, asked: Asked) -> JobSnapshot | None:
+    """This session's question for the plans of the graph, asked when it is new; raises InvalidInput.
+
+    A job that failed is not asked again by itself: that would go on for ever.
+    """
+    key = (asked.spec.graph_id, asked.target.info, resources.cudnn_version())
+    known = st.session_state.get(_PLAN_JOB)
+    snapshot = manager.snapshot(known[1]) if known and known[0] == key else None
+    if snapshot is None:
+        job = manager.submit_plan(asked.pipeline, asked.parameters, asked.spec, asked.target, client=session.client())
+        st.session_state[_PLAN_JOB] = (key, job)
+        snapshot = manager.snapshot(job)
+    return snapshot
+
+
+def plan_again() -> None:
+    """Ask anew at the next run."""
+    st.session_state.pop(_PLAN_JOB, None)
+
+
+@st.fragment(run_every=EVERY_S)
+def watch(job_id: str) -> None:
+    """Draw a job until it ends, then run the page again, which shows its outcome."""
+    manager = resources.resources().manager
+    job = manager.snapshot(job_id) if manager else None
+    if job is None or job.state.ended:
+        if job is not None and job.kind is RunKind.SWEEP and job.run_id:
+            session.change(run=job.run_id, plan="")
+        st.rerun()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.progress(job.fraction, text=progress_text(job), width="stretch")
+        if st.button("Cancel", icon=":material/close:", key=f"cancel-{job.id}"):
+            manager.cancel(job.id, None if job.kind is RunKind.SWEEP else session.client())
+            st.rerun(scope="fragment")
+    if job.plans:
+        render_plans(plan_table(plans_frame(job.plans)), key=f"live-{job.id}")
+
+
+def progress_text(job: JobSnapshot) -> str:
+    """A job in a line: what happens, how far, how long still, or how many are before it."""
+    if job.state is JobState.QUEUED:
+        waits = f"{job.position} before it" if job.position else "next"
+        return f"{_word(job)} of {escaped(job.pipeline)}: waits in the queue, {waits}"
+    parts = [f"{_word(job)}: {escaped(job.message)}" if job.message else _word(job)]
+    if job.total:
+        parts.append(f"{job.done} of {job.total} steps")
+    failed = len(job.plans) - job.count(Status.OK, Status.LISTED)
+    if failed:
+        parts.append(f"{failed} failed")
+    if job.eta_s is not None:
+        parts.append(f"about {math.ceil(job.eta_s)} s left")
+    return " · ".join(parts)
+
+
+def _word(job: JobSnapshot) -> str:
+    return "Sweep" if job.kind is RunKind.SWEEP else "Planning"

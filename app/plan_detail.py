@@ -1,0 +1,102 @@
+"""The chosen plan: what it is, its raw samples, and the file that hands it over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+
+import pandas as pd
+import streamlit as st
+
+from app.chart_view import render_chart
+from app.charts import samples_figure
+from app.frames import samples_frame
+from app.graph_view import facts_html
+from app.links import Regime
+from app.plan_facts import plan_facts
+from app.theme import fmt_us
+from engine.bundles.export import bundle, default_plan, file_name
+from engine.graph.errors import InvalidInput
+from engine.records.plan import PlanRecord, Status
+from engine.records.run import RunRecord
+from engine.runs.store import StoreError
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run as the page shows it. ``version`` changes when its content does; ``blob`` gives a serialized plan by its
+    SHA-256."""
+
+    run: RunRecord
+    version: object
+    frame: pd.DataFrame
+    blob: Callable[[str], bytes]
+
+    @property
+    def cache_key(self) -> tuple[str, str]:
+        """What a figure made of it may be kept under."""
+        return self.run.id, repr(self.version)
+
+
+def default_key(run: RunRecord) -> str:
+    """The plan that is shown where nobody chose one: the one that would be handed over, else any."""
+    try:
+        return default_plan(run)[0].key
+    except InvalidInput:  # none that could be handed over: look at a failure
+        return run.plans[0].key if run.plans else ""
+
+
+def find_plan(run: RunRecord, key: str) -> PlanRecord | None:
+    """The plan of this key in the run."""
+    return next((plan for plan in run.plans if plan.key == key), None)
+
+
+def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
+    """Draw the plan's details."""
+    st.html(facts_html(plan.plan_name, plan_facts(plan)))
+    render_download(shown, plan)
+    if plan.timings is not None:
+        figure = samples_figure(samples_frame(plan.timings), regime)
+        samples = getattr(plan.timings, regime)
+        label = (
+            f"{samples.count} raw samples, {regime}, each the mean of {samples.executions} executions; "
+            f"median {fmt_us(samples.median_us)}"
+        )
+        if figure is not None:
+            render_chart(figure, key="samples", label=label)
+
+
+def render_download(shown: Shown, plan: PlanRecord) -> None:
+    """The button, beside the one cuDNN version that the file loads in; or why there is none."""
+    version = shown.run.environment.cudnn_backend
+    reason = _no_download(plan)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.download_button(
+            "Download plan",
+            data=lambda: _bundle(shown, plan),
+            file_name=file_name(shown.run, plan),
+            mime="application/zip",
+            icon=":material/download:",
+            type="primary",
+            on_click="ignore",
+            disabled=bool(reason),
+            key="download-plan",
+        )
+        st.html(escape(reason or f"loads in cuDNN {version} only"), width="content")
+
+
+def _no_download(plan: PlanRecord) -> str:
+    if plan.status is Status.LISTED:
+        return "This plan is listed, not built."
+    if plan.status is not Status.OK:
+        return f"This plan ended as {str(plan.status).replace('_', ' ')}: it cannot be handed over."
+    return "" if plan.blob_sha256 else "Its serialized form was not kept."
+
+
+def _bundle(shown: Shown, plan: PlanRecord) -> bytes:
+    try:
+        return bundle(shown.run, plan, shown.blob(plan.blob_sha256 or ""))
+    except StoreError as error:
+        # Streamlit shows what a download raises; this says what to do.
+        raise RuntimeError(f"{error} Plan or sweep this graph again, then download.") from error
