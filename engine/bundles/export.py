@@ -19,6 +19,7 @@ from engine.graph.errors import invalid
 from engine.graph.tensors import Role, TensorSpec
 from engine.plans.properties import complete_properties
 from engine.plans.targets import shipped_targets
+from engine.records.arithmetic import arithmetic
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord, Source
 from engine.records.samples import Samples
@@ -97,6 +98,7 @@ def manifest(run: RunRecord, plan: PlanRecord) -> dict[str, Any]:
         "workspace_bytes": plan.workspace_bytes,
         "behavior_notes": list(plan.behavior_notes),
         "numerical_notes": list(plan.numerical_notes),
+        "arithmetic": arithmetic(run.graph.io_dtype, plan),
         "cudnn_backend": run.environment.cudnn_backend,
         "cudnn_frontend": run.environment.cudnn_frontend,
         "target": target,

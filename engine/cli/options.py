@@ -19,7 +19,14 @@ Parameter = Annotated[
     list[str] | None,
     typer.Option("--parameter", "-p", metavar="LETTER=VALUE", help="A parameter of the pipeline; may be repeated."),
 ]
-Dtype = Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="I/O type: bf16, fp16 or fp32.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="TYPE",
+        help="I/O type: bf16, fp16 or fp32. cuDNN may multiply fp32 in TF32, with 10 bits of mantissa.",
+    ),
+]
 LayoutOption = Annotated[str | None, typer.Option("--layout", metavar="LAYOUT", help="nhwc or nchw.")]
 Modes = Annotated[str, typer.Option("--modes", metavar="A,B,FALLBACK", help="Heuristics modes to ask, in order.")]
 Builders = Annotated[

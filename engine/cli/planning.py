@@ -27,7 +27,7 @@ from engine.cli.options import (
     parse_modes,
     parse_parameters,
 )
-from engine.cli.output import Failed, check_writable, emit_json, print_facts, print_table, say, write_file
+from engine.cli.output import Failed, check_writable, emit_json, print_facts, say, write_file
 from engine.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def _report(
     pipeline: str, texts: dict[str, str], spec: GraphSpec, target: Target, outcome: PlanOutcome, as_json: bool
 ) -> None:
     from engine.cli.shapes import cudnn_json, plan_json, refusal_json, target_json
+    from engine.cli.tables import print_plans
 
     if as_json:
         emit_json(
@@ -184,7 +185,7 @@ def _report(
                 "parameters": texts,
                 "target": target_json(target.info),
                 "cudnn": cudnn_json(outcome.environment),
-                "plans": [plan_json(plan) for plan in outcome.plans],
+                "plans": [plan_json(plan, spec) for plan in outcome.plans],
                 "refusal": refusal_json(outcome.refusal),
                 "cancelled": outcome.cancelled,
                 "remarks": list(outcome.remarks),
@@ -201,45 +202,11 @@ def _report(
             facts.append(("cuDNN", cudnn))
         print_facts(facts)
         if outcome.plans:
-            print_plans(outcome.plans)
+            print_plans(outcome.plans, spec)
     for remark in outcome.remarks:
         say(f"note: {remark}")
     if outcome.refusal:
         say_refusal(outcome.refusal)
-
-
-def print_plans(plans: tuple[PlanRecord, ...]) -> None:
-    """A table of plans, and how many ended how."""
-    from collections import Counter
-
-    print()
-    rows = [
-        (
-            plan.plan_name,
-            " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
-            plan.status,
-            None if plan.workspace_bytes is None else f"{plan.workspace_bytes:,}",
-            None if plan.build_ms is None else f"{plan.build_ms:.1f}",
-            None if plan.blob_bytes is None else f"{plan.blob_bytes:,}",
-        )
-        for plan in plans
-    ]
-    print_table(("plan", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes"), rows)
-    print("\n" + ", ".join(f"{count} {status}" for status, count in Counter(plan.status for plan in plans).items()))
-    say_failures(plans)
-
-
-def say_failures(plans: tuple[PlanRecord, ...]) -> None:
-    """Why plans failed, each reason once; a cancelled plan has not failed."""
-    from engine.records.plan import Status
-
-    names: dict[str, list[str]] = {}
-    for plan in plans:
-        if plan.message and plan.status is not Status.CANCELLED:
-            names.setdefault(f"{plan.status} ({plan.stage}): {plan.message}", []).append(plan.plan_name)
-    for reason, who in names.items():
-        others = f" and {len(who) - 3} more" if len(who) > 3 else ""
-        say(f"{', '.join(who[:3])}{others}: {reason}")
 
 
 def say_refusal(refusal: Refusal) -> None:

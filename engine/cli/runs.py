@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,6 @@ from engine.cli.options import Json
 from engine.cli.output import check_writable, emit_json, print_facts, print_table, read_file, say, write_file
 
 if TYPE_CHECKING:
-    from engine.records.plan import PlanRecord
     from engine.records.run import RunRecord
 
 commands = typer.Typer(help="Runs of your own and recordings: list, show, export, import.", no_args_is_help=True)
@@ -28,6 +27,7 @@ def list_runs(
 ) -> int:
     """List every run, newest first."""
     from engine.cli.shapes import summary_json
+    from engine.cli.tables import number
     from engine.graph.pipelines import pipeline as find_pipeline
 
     if pipeline is not None:
@@ -48,9 +48,9 @@ def list_runs(
             f"{run.started_at:%Y-%m-%d %H:%M}",
             run.status,
             run.best_name,
-            _number(run.best_us),
-            _number(run.speedup_vs_first_pick),
-            _number(run.speedup_vs_torch),
+            number(run.best_us),
+            number(run.speedup_vs_first_pick),
+            number(run.speedup_vs_torch),
         )
         for run in summaries
     ]
@@ -107,7 +107,8 @@ def import_run(file: Annotated[Path, typer.Argument(metavar="FILE", help="A run 
 
 def print_run(run: RunRecord) -> None:
     """A run for people: what it is, then its plans, measured ones by time."""
-    from engine.cli.planning import print_plans, say_refusal
+    from engine.cli.planning import say_refusal
+    from engine.cli.tables import print_findings, print_plans, print_timed
 
     gpu = run.environment.gpu
     print_facts(
@@ -128,42 +129,9 @@ def print_run(run: RunRecord) -> None:
     )
     timed = run.timed()
     if timed:
-        _print_timed(run, timed)
+        print_timed(run, timed)
+        print_findings(run, timed[0])
     if others := tuple(plan for plan in run.plans if plan not in timed):
-        print_plans(others)
+        print_plans(others, run.graph)
     if run.refusal:
         say_refusal(run.refusal)
-
-
-def _print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
-    first = run.first_pick
-    print()
-    rows: list[tuple[Any, ...]] = []
-    for plan in timed:
-        assert plan.timings is not None
-        regimes = (plan.timings.hot, plan.timings.cold, plan.timings.host)
-        errors = [output.max_rel for output in plan.accuracy if output.max_rel is not None]
-        rows.append(
-            (
-                plan.plan_name,
-                *(_number(samples.median_us) for samples in regimes),
-                f"{max(errors):.2e}" if errors else None,
-                _number(plan.build_ms),
-                _number(plan.deserialize_ms),
-                f"{plan.workspace_bytes or 0:,}",
-                "first pick" if first and plan.key == first.key else "",
-            )
-        )
-    if run.baseline and run.baseline.timings:
-        timings = run.baseline.timings
-        medians = (_number(samples.median_us) for samples in (timings.hot, timings.cold, timings.host))
-        rows.append((run.baseline.name, *medians, None, None, None, None, "baseline"))
-    header = ("plan", "hot_us", "cold_us", "host_us", "max_rel", "build_ms", "load_ms", "workspace_bytes", "")
-    print_table(header, rows)
-
-
-def _number(value: float | None) -> str | None:
-    """Four significant digits, which is what these times support."""
-    if value is None:
-        return None
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

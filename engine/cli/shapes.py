@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.records.arithmetic import arithmetic, seen_arithmetic
+
 if TYPE_CHECKING:
+    from engine.graph.spec import GraphSpec
     from engine.records.environment import Environment
     from engine.records.plan import PlanRecord
     from engine.records.run import Baseline, Refusal, RunRecord, TargetInfo
@@ -36,8 +39,8 @@ def refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
     return {"message": refusal.message, "reasons": list(refusal.reasons)} if refusal else None
 
 
-def plan_json(plan: PlanRecord) -> dict[str, Any]:
-    """A plan; what was not measured is None."""
+def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
+    """A plan of this graph; what was not measured is None, and so is the arithmetic of any type but fp32."""
     timings = plan.timings
     return {
         "plan_name": plan.plan_name,
@@ -48,6 +51,7 @@ def plan_json(plan: PlanRecord) -> dict[str, Any]:
         "workspace_bytes": plan.workspace_bytes,
         "behavior_notes": list(plan.behavior_notes),
         "numerical_notes": list(plan.numerical_notes),
+        "arithmetic": arithmetic(graph.io_dtype, plan),
         "status": plan.status.value,
         "stage": plan.stage.value,
         "build_ms": plan.build_ms,
@@ -59,6 +63,7 @@ def plan_json(plan: PlanRecord) -> dict[str, Any]:
         "hot_us": samples_json(timings.hot) if timings else None,
         "cold_us": samples_json(timings.cold) if timings else None,
         "host_us": samples_json(timings.host) if timings else None,
+        "dominates": timings.dominates if timings else None,
         "accuracy": [output.model_dump(mode="json") for output in plan.accuracy],
     }
 
@@ -73,7 +78,7 @@ def samples_json(samples: Samples) -> dict[str, Any]:
     }
 
 
-def baseline_json(baseline: Baseline | None) -> dict[str, Any] | None:
+def baseline_json(baseline: Baseline | None, graph: GraphSpec) -> dict[str, Any] | None:
     """torch's own time on the same data."""
     if baseline is None:
         return None
@@ -83,6 +88,7 @@ def baseline_json(baseline: Baseline | None) -> dict[str, Any] | None:
         "hot_us": samples_json(timings.hot) if timings else None,
         "cold_us": samples_json(timings.cold) if timings else None,
         "host_us": samples_json(timings.host) if timings else None,
+        "arithmetic": seen_arithmetic(graph.io_dtype, baseline.accuracy),
         "accuracy": [output.model_dump(mode="json") for output in baseline.accuracy],
         "error": baseline.message,
     }
@@ -108,8 +114,11 @@ def run_json(run: RunRecord) -> dict[str, Any]:
         "finished_at": run.finished_at and run.finished_at.isoformat(),
         "best": best and best.key,
         "first_pick": first and first.key,
-        "plans": [plan_json(plan) for plan in run.plans],
-        "baseline": baseline_json(run.baseline),
+        "first_picks": {
+            mode: {"key": pick.key, "regret": run.regret(pick)} for mode, pick in run.first_picks().items()
+        },
+        "plans": [plan_json(plan, run.graph) for plan in run.plans],
+        "baseline": baseline_json(run.baseline, run.graph),
         "refusal": refusal_json(run.refusal),
     }
 

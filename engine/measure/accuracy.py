@@ -12,6 +12,7 @@ from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType, TensorSpec
 from engine.measure.buffers import POISON, bits, empty
 from engine.measure.data import summed_terms
+from engine.records.arithmetic import TF32_OPERANDS
 from engine.records.plan import OutputAccuracy
 
 CHUNK = 1 << 24
@@ -31,11 +32,6 @@ probabilities normalized before they are rounded: 0.27."""
 UNFUSED_ROUNDINGS = 6.0
 """What each further operation of an unfused walk may add: it rounds a value that can be six times the rms before a
 sum cancels it."""
-
-TF32_OPERANDS = 6.0 * 2.0**-10
-"""For float32 graphs cuDNN may use TF32, which keeps 10 bits of an operand's mantissa: each product is off by up to
-2^-10 when both are cut. Over a sum of independent products that is about 2^-10 of the result's rms; six times that
-covers the largest of a billion elements."""
 
 ACCUMULATION = 8.0 * 2.0**-22
 """Per square root of the number of products summed in float32. Tensor cores keep two bits less than float32 while they

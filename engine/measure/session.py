@@ -75,7 +75,7 @@ class Session:
             attempt.enter(Stage.TIME)
             timings = self._time(call, first_us)
             self._best_us = min(timings.hot.median_us, self._best_us or timings.hot.median_us)
-            return attempt.found(timings=timings).ended(Status.OK, None)
+            return attempt.found(timings=timings).ended(Status.OK, plan.message)  # what building it remarked stays true
         except PlanFailure as failure:
             return attempt.ended(failure.status, failure.message)
         except FAILURES as error:

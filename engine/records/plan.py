@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -87,6 +88,12 @@ class Timings(BaseModel):
     cold: Samples
     host: Samples
     gpu: GpuState | None = None
+
+    @property
+    def dominates(self) -> Literal["host", "gpu"]:
+        """Which takes longer per call. Where it is the host, a loop of calls runs no faster with a faster plan; a CUDA
+        graph does."""
+        return "host" if self.host.median_us > self.hot.median_us else "gpu"
 
 
 class PlanRecord(BaseModel):
