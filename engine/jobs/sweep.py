@@ -114,6 +114,7 @@ class _Sweep:
             request.options.modes,
             pool=self._pool,
             blob_dir=self._store.blob_dir,
+            variants=request.variants,
             reload=False,  # The measuring process is another one than the builder, and loads every plan.
             sink=self._take,
             cancel=self._cancel,
