@@ -132,7 +132,9 @@ def _unmeasured(run: RunRecord) -> Headline:
 
 
 def _faster(ratio: float) -> str:
-    """ "1.28x faster than"; a loss is said as one."""
+    """In words like "1.28x faster than": a loss is said as one, and half a percent is no difference."""
+    if abs(ratio - 1) < 0.005:
+        return "as fast as"
     if ratio >= 1:
         return f"{fmt_ratio(ratio)} faster than"
     return f"{fmt_ratio(1 / ratio)} slower than"
