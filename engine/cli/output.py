@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -22,9 +23,29 @@ class Failed(Exception):
         self.message, self.remedy = message, remedy
 
 
+def open_streams() -> None:
+    """Make sure that stdout and stderr are there, and take any text.
+
+    A stream that was closed (``>&-``) leads nowhere from now on; else the next file to be opened would get its number,
+    and what is printed. A character that the encoding lacks, or a byte of a file name that is no text, is escaped.
+    """
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(opened)
+    sys.stdout, sys.stderr = (s or Path(os.devnull).open("w") for s in (sys.stdout, sys.stderr))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def emit_json(content: Any) -> None:
-    """One JSON document on stdout."""
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    """One JSON document on stdout, in characters that its encoding has."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(content, indent=2)
+    print(text)
 
 
 def say(text: str) -> None:
