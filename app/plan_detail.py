@@ -74,7 +74,7 @@ def render_download(shown: Shown, plan: PlanRecord) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.download_button(
             "Download plan",
-            data=lambda: _bundle(shown, plan),
+            data=lambda: plan_bundle(shown, plan),
             file_name=file_name(shown.run, plan),
             mime="application/zip",
             icon=":material/download:",
@@ -94,7 +94,8 @@ def _no_download(plan: PlanRecord) -> str:
     return "" if plan.blob_sha256 else "Its serialized form was not kept."
 
 
-def _bundle(shown: Shown, plan: PlanRecord) -> bytes:
+def plan_bundle(shown: Shown, plan: PlanRecord) -> bytes:
+    """The file that hands the plan over."""
     try:
         return bundle(shown.run, plan, shown.blob(plan.blob_sha256 or ""))
     except StoreError as error:

@@ -36,7 +36,8 @@ def texts(app: AppTest) -> str:
             except (AttributeError, KeyError, ValueError, TypeError):
                 continue
             if isinstance(value, str):
-                lines.append(unescape(sub(r"<[^>]+>", " ", value)))
+                plain = unescape(sub(r"<[^>]+>", " ", value)) if element.type == "html" else value
+                lines.append(sub(r"\\(.)", r"\1", plain))
     return "\n".join(lines)
 
 
