@@ -54,7 +54,7 @@ def find_plan(run: RunRecord, key: str) -> PlanRecord | None:
 
 def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
-    st.html(facts_html(plan.plan_name, plan_facts(plan)))
+    st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype)))
     render_download(shown, plan)
     if plan.timings is not None:
         figure = samples_figure(samples_frame(plan.timings), regime)

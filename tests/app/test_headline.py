@@ -31,6 +31,11 @@ def test_a_loss_is_said_as_one():
     assert outcome.figures[2].beside == "0.800x the fastest: torch eager wins"
 
 
+def test_every_mode_says_what_its_first_pick_costs():
+    plans = [ok_plan(1, 100.0, modes={"A": 0, "B": 1}), ok_plan(2, 50.0, modes={"B": 0}), ok_plan(3, 75.0)]
+    assert said(plans).figures[1].beside == "A: 2.00x the fastest, B: 1.00x the fastest"
+
+
 def test_half_a_percent_is_no_difference():
     assert "as fast as torch eager" in said([ok_plan(1, 100.0)], baseline=torch_at(100.3)).sentence
 
@@ -39,7 +44,7 @@ def test_a_first_pick_that_failed_is_named():
     plans = [failed_plan(3, Status.WRONG_RESULT, modes={"A": 0}), ok_plan(1, 100.0, modes={"A": 1})]
     outcome = said(plans)
     assert "the heuristics' first pick ended as wrong result" in outcome.sentence
-    assert outcome.figures[1].beside == "ended as wrong result"
+    assert outcome.figures[1].beside == "A: wrong result"
 
 
 def test_without_torch_the_reason_stands_in_its_place():
