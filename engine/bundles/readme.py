@@ -75,7 +75,7 @@ def readme(run: RunRecord, plan: PlanRecord) -> str:
         engine=plan.identity.engine_id,
         knobs=knobs or "none",
         pipeline=run.pipeline,
-        parameters=", ".join(f"{letter}={value}" for letter, value in run.parameters.items()),
+        parameters=", ".join(f"{letter}={value}" for letter, value in run.parameters.items() if value),
         gpu=run.target.gpu_name,
         capability=f"{run.target.sm / 10:.1f}",
         cudnn=run.environment.cudnn_backend,

@@ -50,12 +50,17 @@ def emit_json(content: Any) -> None:
 
 def say(text: str) -> None:
     """A line for people on stderr, so that stdout holds the result alone."""
-    print(text, file=sys.stderr)
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Foreign text, with nothing in it that a terminal would act on."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Columns aligned, numbers to the right; None is a dash."""
-    cells = [["-" if value is None or value == "" else str(value) for value in row] for row in rows]
+    cells = [["-" if value is None or value == "" else printable(str(value)) for value in row] for row in rows]
     right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(header))]
     widths = [max([len(title), *(len(row[i]) for row in cells)]) for i, title in enumerate(header)]
     for line in [list(header), *cells]:
@@ -65,7 +70,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def print_facts(facts: Iterable[tuple[str, Any]]) -> None:
     """Name and value, one pair a line; pairs without a value are left out."""
-    shown = [(name, str(value)) for name, value in facts if value not in (None, "")]
+    shown = [(name, printable(str(value))) for name, value in facts if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         print(f"{name.ljust(width)}  {value}")

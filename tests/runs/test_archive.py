@@ -259,6 +259,7 @@ def test_many_overlapping_members_cannot_multiply(packed: bytes) -> None:
         (lambda r: r["plans"][0].update(workspace_bytes=2**63), "run.json: plans.0.workspace_bytes"),
         (lambda r: r["plans"][0]["modes"].update(A=-(10**400)), "run.json: plans.0.modes.A"),
         (lambda r: r["plans"][0].update(build_ms=float("inf")), "run.json: plans.0.build_ms"),
+        (lambda r: r["plans"][0]["accuracy"][0].update(max_abs=float("inf")), "run.json: plans.0.accuracy"),
         (lambda r: r["plans"].append(r["plans"][0]), "run.json: plans"),
         (lambda r: r.update(title="x" * 201), "run.json: title"),
         (lambda r: r.update(title="\ud800"), "run.json"),
