@@ -78,7 +78,7 @@ def condense(text: str) -> str:
     for engine, frames in blocks:
         status, reason = innermost(frames)
         lines.setdefault(f'{{"engineId":{engine}}}\nWarning: {status}; Reason: {reason}')
-    return "\n".join(lines)[:20_000]
+    return "\n".join(lines)[:8_000]
 
 
 def engine_blocks(text: str) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -35,4 +35,4 @@ class RoughBuilder(real.Builder):
 
 die_with_parent()
 channel = Channel()
-real.serve(channel, RoughBuilder(real.import_cudnn()))
+real.serve(channel, RoughBuilder(*real.import_cudnn()))

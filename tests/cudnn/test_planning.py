@@ -75,6 +75,25 @@ def test_compilation_is_told_apart_from_ready_kernels(all_five):
     assert min(plan.build_ms for plan in compiled) > sorted(plan.build_ms for plan in ready)[len(ready) // 2]
 
 
+def test_loading_compiles_nothing(all_five):
+    """FE 254."""
+    plans = [plan for outcome in all_five.outcomes.values() for plan in outcome.plans]
+    compiled = [plan for plan in plans if "RUNTIME_COMPILATION" in plan.behavior_notes]
+    share = sorted(plan.deserialize_ms / plan.build_ms for plan in compiled)
+    assert share[len(share) // 2] < 0.05
+
+
+def test_what_a_layout_costs_in_workspace(bench):
+    """PT 128936: gigabytes to transpose in NCHW, next to nothing in NHWC."""
+    shape = {"n": "64", "c": "128", "h": "513", "w": "513", "k": "128", "stride": "2"}
+    most = {}
+    for layout in ("nhwc", "nchw"):
+        spec = pipeline("conv_bias_relu").graph({**shape, "layout": layout})
+        plans = plan_graph(spec, H200, ["A"], pool=bench.pool, blob_dir=bench.folder).plans
+        most[layout] = {plan.workspace_bytes for plan in plans}
+    assert max(most["nhwc"]) < 1 << 20 and min(most["nchw"]) > 4 << 30
+
+
 def test_b200_gets_plans_of_its_own(bench, all_five):
     outcome = bench.plan("conv_bias_relu", "b200")
     assert Counter(plan.status for plan in outcome.plans) == {Status.OK: len(outcome.plans)}

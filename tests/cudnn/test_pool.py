@@ -1,6 +1,7 @@
 """Builders that abort, hang, exit or babble cost their plan and nothing else; cancelling and closing leave nobody
 behind."""
 
+import ctypes
 import json
 import os
 import signal
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from engine.graph.pipelines import pipeline
+from engine.jobs.capacity import LARGEST, default_size
 from engine.jobs.planning import CannotPlan, plan_graph
-from engine.jobs.pool import DEADLINE_S, LARGEST, BuilderPool, End, default_size
+from engine.jobs.pool import DEADLINE_S, BuilderPool, End
 from engine.records.plan import Stage, Status
 from tests.cudnn.conftest import H200
 
@@ -131,6 +133,18 @@ def test_without_cudnn_it_says_so(tmp_path):
         pytest.raises(CannotPlan, match=r"cudnn cannot be imported: libcudnn\.so\.9"),
     ):
         plan_graph(SPEC, H200, pool=pool, blob_dir=tmp_path)
+
+
+def test_without_the_driver_library_it_says_what_mends_it(tmp_path):
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pass
+    else:
+        pytest.skip("this machine has a driver library of its own")
+    with BuilderPool(1, module="tests.cudnn.driverless_builder") as pool, pytest.raises(CannotPlan) as raised:
+        plan_graph(SPEC, H200, pool=pool, blob_dir=tmp_path)
+    assert "libcuda.so.1" in raised.value.message and raised.value.remedy
 
 
 def test_a_folder_that_cannot_be_written_costs_the_plans_not_the_pool(bench, tmp_path):
