@@ -135,7 +135,7 @@ def _unmeasured(run: RunRecord) -> Headline:
         times = sorted(plan.build_ms for plan in built if plan.build_ms is not None)
         figures.append(Figure("Plans built", f"{len(built)} of {len(run.plans)}", f"{len(failed)} failed"))
         if pick is not None:
-            figures.append(Figure("Heuristics' first pick", pick.plan_name, f"engine {pick.identity.engine_id}"))
+            figures.append(Figure("Heuristics' first pick", f"engine {pick.identity.engine_id}", pick.plan_name))
         if times:
             figures.append(Figure("Build", fmt_ms(times[len(times) // 2]), f"median; longest {fmt_ms(times[-1])}"))
         sizes = [plan.workspace_bytes for plan in built if plan.workspace_bytes is not None]

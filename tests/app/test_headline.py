@@ -59,6 +59,8 @@ def test_plans_alone_are_never_called_measured():
     outcome = said(plans, kind=RunKind.PLAN, baseline=None)
     assert outcome.sentence == "1 of 2 plans built for NVIDIA H200; planned, not measured."
     assert not any("roofline" in figure.label for figure in outcome.figures)
+    pick = next(figure for figure in outcome.figures if figure.label == "Heuristics' first pick")
+    assert (pick.value, pick.beside) == ("engine 1", "eng1")  # a plan's name is too long for large print
 
 
 def test_a_refused_graph():
