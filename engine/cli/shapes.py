@@ -41,7 +41,7 @@ def refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
 
 def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
     """A plan of this graph; what was not measured is None, and so is the arithmetic of any type but fp32."""
-    timings = plan.timings
+    timings, well = plan.timings, plan.status in ("ok", "listed")
     return {
         "plan_name": plan.plan_name,
         "key": plan.key,
@@ -59,7 +59,8 @@ def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
         "deserialize_ms": plan.deserialize_ms,
         "blob_bytes": plan.blob_bytes,
         "blob_sha256": plan.blob_sha256,
-        "error": plan.message,
+        "error": None if well else plan.message,
+        "remark": plan.message if well else None,
         "hot_us": samples_json(timings.hot) if timings else None,
         "cold_us": samples_json(timings.cold) if timings else None,
         "host_us": samples_json(timings.host) if timings else None,
