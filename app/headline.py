@@ -92,7 +92,8 @@ def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> l
         figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(run)))
     if torch is not None:
         beside = f"{fmt_ratio(torch / best_us)} the fastest"
-        figures.append(Figure(name, fmt_us(torch), beside if torch >= best_us else f"{beside}: {name} wins"))
+        wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
+        figures.append(Figure(name, fmt_us(torch), beside + wins))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
