@@ -12,11 +12,12 @@ from app.charts import accuracy_figure, build_figure, timings_figure
 from app.frames import baseline_times, frame_csv
 from app.headline import Headline, headline, headline_html
 from app.links import Regime, View
-from app.notices import escaped
+from app.notices import escaped, render_errors
 from app.plan_detail import Shown, default_key, find_plan, render_plan
 from app.plan_table import PlanTable, plan_table, render_plans
 from app.readings import accuracy_summary, build_summary, timings_summary
 from app.theme import STATUS_STYLES, Provenance, fmt_us
+from engine.graph.errors import FieldError
 from engine.records.run import RunKind
 
 VIEW_WORDS = {View.TIME: "Time", View.ERROR: "Error", View.BUILD: "Build and load"}
@@ -25,6 +26,10 @@ _NOTHING = {
     View.ERROR: "planned, not measured: no plan of this list was run, so none was checked against the reference.",
     View.BUILD: "no plan of this list was built.",
 }
+_NO_SUCH_PLAN = (
+    "there is no such plan among these.",
+    "Another is shown instead: choose one in the chart or the table.",
+)
 
 
 def render_headline(shown: Shown, origin: Provenance) -> None:
@@ -33,7 +38,8 @@ def render_headline(shown: Shown, origin: Provenance) -> None:
     if shown.run.refusal is not None:
         st.error(escaped(shown.run.refusal.message), icon=":material/block:")
         for reason in shown.run.refusal.reasons:
-            st.markdown(f"- {escaped(reason)}")
+            if reason not in shown.run.refusal.message:
+                st.markdown(f"- {escaped(reason)}")
 
 
 @st.fragment
@@ -43,6 +49,8 @@ def render_results(shown: Shown) -> None:
         return
     state = session.state()
     key = state.plan if find_plan(shown.run, state.plan) else default_key(shown.run)
+    if state.plan not in ("", key):
+        render_errors([FieldError("plan", state.plan, *_NO_SUCH_PLAN)])
     measured = shown.run.kind is RunKind.SWEEP
     view = state.view if measured else View.BUILD
     left, right = st.columns([0.64, 0.36], gap="medium")

@@ -100,6 +100,7 @@ def test_nothing_is_written_into_the_address_until_something_is_chosen():
         {"target": "local:GPU-none"},
         {"target": "file-000000000000"},
         {"dtype": "fp8", "layout": "nhwc8"},
+        {"plan": "999;TILEK=1"},
     ],
 )
 def test_a_nonsense_link_is_answered_and_the_page_stays_usable(query):
@@ -204,6 +205,13 @@ def test_a_refused_graph_shows_every_reason():
     assert "cuDNN 9.19.0 has no plan for this graph." in said
     assert "head dim" in said
     assert "not on" in said
+
+
+def test_a_reason_that_the_message_gives_is_not_said_twice():
+    refusal = Refusal(message="The head dim is odd, so take d = 96", reasons=("The head dim is odd", "too new"))
+    said = texts(opened(**link_to(keep(run_of([], refusal=refusal, baseline=None)))))
+    assert "- The head dim is odd" not in said
+    assert "- too new" in said
 
 
 def test_an_own_run_is_chosen_among_several_and_the_recording_stays_one_choice_away():
