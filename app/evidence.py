@@ -39,10 +39,12 @@ def here_label(cudnn: str, target: TargetInfo) -> str:
 
 def choose(runs: Sequence[RunSummary], wanted: str, target: TargetInfo) -> str:
     """What to show: what is ``wanted`` where there is such a thing, else the best run on the target's own GPU model
-    (``runs`` come best first), else HERE. A run on another GPU is offered, never chosen unasked."""
+    (``runs`` come best first), else HERE. A run on another GPU, and one still under way, is offered, never chosen
+    unasked."""
     if wanted == HERE or any(run.id == wanted for run in runs):
         return wanted
-    return next((run.id for run in runs if target.gpu_name in (run.gpu, run.target)), HERE)
+    ended = (run for run in runs if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING))
+    return next((run.id for run in ended if target.gpu_name in (run.gpu, run.target)), HERE)
 
 
 def nearest_text(near: Nearest) -> str:

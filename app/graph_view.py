@@ -75,8 +75,9 @@ def render_node_details(spec: GraphSpec, node: str | None) -> None:
 
 def render_graph_table(spec: GraphSpec) -> None:
     """The drawing as a table, folded away: what a screen reader, or a person who wants to copy, reads instead."""
-    with st.expander("The graph as a table"):
-        st.dataframe(graph_table(spec), hide_index=True, width="stretch")
+    panel = st.expander("The graph as a table", key="graph-table", on_change="rerun")
+    if panel.open:  # Streamlit's table takes a second to start: not before anybody asks for it
+        panel.dataframe(graph_table(spec), hide_index=True, width="stretch")
 
 
 def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:

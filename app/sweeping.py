@@ -11,7 +11,7 @@ from engine.graph.errors import FieldError, InvalidInput, invalid
 from engine.records.run import RunKind, SweepOptions
 
 SEED_LIMIT = 2**63 - 1
-_SEED, _CACHE, _WRONG = "sweep-seed", "sweep-cache", "sweep.wrong"
+_SEED, _CACHE, _WRONG, _MINE = "sweep-seed", "sweep-cache", "sweep.wrong", "sweep.mine"
 
 
 def read_seed(text: str) -> int:
@@ -69,17 +69,39 @@ def _start(asked: Asked) -> None:
         seed = read_seed(str(st.session_state.get(_SEED) or ""))
         options = SweepOptions(seed=seed, compute_cache=bool(st.session_state.get(_CACHE)))
         if manager is not None:
-            manager.submit_sweep(
+            job_view.leave_plan_job(
+                manager
+            )  # it would keep the GPU's queue from the sweep, which builds the same plans
+            job = manager.submit_sweep(
                 asked.pipeline, asked.parameters, asked.spec, asked.target, client=session.client(), options=options
             )
+            st.session_state.setdefault(_MINE, {})[job] = asked.spec.graph_id
     except InvalidInput as error:
         errors = error.errors
     st.session_state[_WRONG] = errors
 
 
-def render_running(asked: Asked) -> None:
-    """Sweeps of this graph that run or wait, whoever asked for them: they outlive the browser session."""
+def open_finished(asked: Asked) -> None:
+    """Show the run of a sweep that was started here and has ended meanwhile, if its graph is still what is shown."""
+    manager, mine = resources.resources().manager, st.session_state.get(_MINE, {})
+    for job_id, graph_id in list(mine.items()):
+        job = manager.snapshot(job_id) if manager else None
+        if job is not None and not job.state.ended:
+            continue
+        del mine[job_id]
+        if job is not None and job.run_id and graph_id == asked.spec.graph_id:
+            session.change(run=job.run_id, plan="")
+
+
+def render_running(asked: Asked) -> bool:
+    """Draw the sweeps of this graph that run or wait, whoever asked for them: they outlive the browser session. Says
+    whether there are any."""
     manager = resources.resources().manager
-    for job in manager.jobs() if manager else ():
-        if job.kind is RunKind.SWEEP and job.graph_id == asked.spec.graph_id and not job.state.ended:
-            job_view.watch(job.id)
+    running = [
+        job
+        for job in (manager.jobs() if manager else ())
+        if job.kind is RunKind.SWEEP and job.graph_id == asked.spec.graph_id and not job.state.ended
+    ]
+    for job in running:
+        job_view.watch(job.id)
+    return bool(running)

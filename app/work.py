@@ -36,8 +36,8 @@ def settle_link(state: ExploreState, fresh: bool) -> ExploreState:
 
 def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
     """Draw the choice of results and the Sweep button; give what is chosen, None while there is nothing yet."""
-    library = resources.resources().library
-    runs = library.matching(asked.spec.graph_id)
+    sweeping.open_finished(asked)
+    runs = resources.resources().library.matching(asked.spec.graph_id)
     chosen = evidence.choose(runs, session.state().run, asked.target.info)
     # Planning here is what an address without a run means: then a run that is made later is opened.
     session.settle(run=session.state().run if chosen == HERE else chosen, target=asked.target.info.name)
@@ -54,9 +54,9 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
             width=560,
         )
         sweeping.render_controls(asked)
-    sweeping.render_running(asked)
+    sweeping_now = sweeping.render_running(asked)
     if chosen == HERE:
-        return _here(asked)
+        return (None, PLANNED) if sweeping_now else _here(asked)
     summary = next(run for run in runs if run.id == chosen)
     return _open(summary)
 

@@ -30,7 +30,7 @@ def texts(app: AppTest) -> str:
     """Everything a person reads on the page in Streamlit's own elements and in HTML, tags left out, a line each."""
     lines = []
     for element in app.main:
-        for name in ("label", "value", "body"):
+        for name in ("label", "value", "text"):
             try:
                 value = getattr(element, name)
             except (AttributeError, KeyError, ValueError, TypeError):

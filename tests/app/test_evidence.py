@@ -8,7 +8,7 @@ import pytest
 
 from app.evidence import HERE, choose, nearest_text, run_label, settle_run
 from app.links import ExploreState
-from engine.records.run import Source, TargetInfo
+from engine.records.run import RunStatus, Source, TargetInfo
 from engine.runs.nearest import Nearest
 from engine.runs.summary import Origin, brief, summarize
 from tests.app.sample_runs import ok_plan, run_of
@@ -29,6 +29,12 @@ def test_the_best_run_on_the_targets_gpu_is_opened():
 def test_a_run_on_another_gpu_is_offered_and_not_opened():
     assert choose([summary()], "", B200) == HERE
     assert choose([summary()], "1" * 32, B200) == "1" * 32
+
+
+def test_a_run_under_way_is_offered_and_not_opened():
+    running = summary(status=RunStatus.RUNNING)
+    assert choose([running], "", H200) == HERE
+    assert choose([running], running.id, H200) == running.id
 
 
 def test_planning_here_can_be_asked_for_although_a_run_matches():

@@ -19,10 +19,11 @@ from engine.runs.library import Library
 from engine.runs.recordings import Recordings
 from engine.runs.store import Store
 from engine.runs.summary import Origin, brief, summarize
-from tests.app.pages import alerts, components, opened, tables, texts
+from tests.app.pages import ROOT, alerts, components, opened, tables, texts
 from tests.app.sample_runs import run_of, wide_run
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
+SHIPPED = ROOT / "engine" / "plans" / "gpu_properties"
 RECORDED = Recordings().summaries()
 NUMBERS = ["0", "-1", "2147483648", "abc", "1.5", "9" * 30]
 
@@ -173,6 +174,34 @@ def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothi
     page.selectbox(key="pipeline").set_value("conv_relu").run()
     assert page.text_input(key="conv_relu-n").value == "32"
     assert not page.exception
+
+
+def with_properties(data, **query):
+    """The page after a properties file has been uploaded as a target."""
+    page = opened(session={"another-gpu": True}, **query)
+    page.file_uploader(key="properties").set_value(("gpu.json", data, "application/json")).run()
+    assert not page.exception
+    return page
+
+
+def test_an_uploaded_gpu_becomes_the_target_and_stays_in_the_link():
+    page = with_properties((SHIPPED / "l4.json").read_bytes(), pipeline="conv_bias_relu", n="4096", h="112", w="112")
+    name = page.selectbox(key="target").value
+    assert name.startswith("file-")
+    assert page.query_params["target"] == name
+    assert any("NVIDIA L4 has" in alert for alert in alerts(page)), "its memory is what counts"
+    assert opened(**dict(page.query_params)).selectbox(key="target").value == name
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [(b"", ""), (b"{", "JSON"), (b"[]", ""), (b"{}", "deviceVer"), (b"\xff\xfe", ""), (b'{"deviceVer": "x"}', "")],
+)
+def test_a_broken_properties_file_is_answered_and_the_target_stays(data, says):
+    page = with_properties(data)
+    assert page.selectbox(key="target").value == "h200"
+    assert len(alerts(page)) == 1
+    assert says in alerts(page)[0]
 
 
 def test_without_a_gpu_the_sweep_button_says_why_it_is_off():
