@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from app import session
 from app.chart_view import drawing, render_chart
-from app.charts import accuracy_figure, build_figure, timings_figure
+from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.frames import baseline_times, frame_csv
 from app.headline import Headline, headline, headline_html
 from app.links import Regime, View
@@ -16,7 +17,7 @@ from app.notices import escaped, render_errors
 from app.plan_detail import Shown, default_key, find_plan, render_plan
 from app.plan_table import PlanTable, plan_table, render_plans
 from app.readings import accuracy_summary, build_summary, timings_summary
-from app.theme import STATUS_STYLES, Provenance, fmt_us
+from app.theme import CHART_CONFIG, STATUS_STYLES, Provenance, fmt_us
 from engine.graph.errors import FieldError
 from engine.records.run import RunKind
 
@@ -52,14 +53,12 @@ def render_results(shown: Shown) -> None:
     if state.plan not in ("", key):
         render_errors([FieldError("plan", state.plan, *_NO_SUCH_PLAN)])
     measured = shown.run.kind is RunKind.SWEEP
-    view = state.view if measured else View.BUILD
     left, right = st.columns([0.64, 0.36], gap="medium")
     with left:
-        if measured:
-            view, regime = _controls()
-        else:
-            regime = Regime.HOT
+        view, regime, zoomed = _controls(measured)
         _chart(shown, view, regime, key)
+        if zoomed:
+            _zoom(shown, view, regime, key)
         _table(shown, key)
     with right:
         _plan_choice(shown, key)
@@ -68,23 +67,19 @@ def render_results(shown: Shown) -> None:
     session.write()
 
 
-def _controls() -> tuple[View, Regime]:
-    """Which chart, and which of the timings."""
+def _controls(measured: bool) -> tuple[View, Regime, bool]:
+    """Which chart, which of the timings, and whether to see it larger. Of plans that were only built there is one."""
     state = session.state()
-    session.follow("view", state.view)
-    session.follow("regime", state.regime)
-    with st.container(horizontal=True):
-        view = st.segmented_control(
-            "Chart", list(View), format_func=VIEW_WORDS.__getitem__, key="view", required=True, on_change=_changed
-        )
-        regime = st.segmented_control(
-            "Timing",
-            list(Regime),
-            key="regime",
-            required=True,
-            on_change=_changed,
-        )
-    return View(view or View.TIME), Regime(regime or Regime.HOT)
+    view, regime = (state.view, state.regime) if measured else (View.BUILD, Regime.HOT)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        if measured:
+            session.follow("view", view)
+            session.follow("regime", regime)
+            words = VIEW_WORDS.__getitem__
+            st.segmented_control("Chart", list(View), format_func=words, key="view", required=True, on_change=_changed)
+            st.segmented_control("Timing", list(Regime), key="regime", required=True, on_change=_changed)
+        zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
+    return view, regime, zoomed
 
 
 def _changed() -> None:
@@ -105,15 +100,39 @@ def _chart(shown: Shown, view: View, regime: Regime, key: str) -> None:
 @st.cache_resource(show_spinner=False, max_entries=128)
 def _drawing(run_id: str, version: str, view: View, regime: Regime, _shown: Shown) -> dict[str, Any] | None:
     """A chart ready to send, made once per change of the run."""
-    frame, baseline = _shown.frame, baseline_times(_shown.run)
+    figure = _figure(_shown, view, regime)
+    return None if figure is None else {**drawing(figure), "label": _label(_shown, view, regime)}
+
+
+def _figure(shown: Shown, view: View, regime: Regime, selected: str | None = None) -> go.Figure | None:
     if view is View.TIME:
-        figure = timings_figure(frame, regime=regime, baseline=baseline)
-        label = timings_summary(frame, regime=regime, baseline=baseline)
-    elif view is View.ERROR:
-        figure, label = accuracy_figure(frame, regime=regime), accuracy_summary(frame)
-    else:
-        figure, label = build_figure(frame, regime=regime), build_summary(frame)
-    return None if figure is None else {**drawing(figure), "label": label}
+        return timings_figure(shown.frame, regime=regime, baseline=baseline_times(shown.run), selected=selected)
+    draw = accuracy_figure if view is View.ERROR else build_figure
+    return draw(shown.frame, regime=regime, selected=selected)
+
+
+def _label(shown: Shown, view: View, regime: Regime) -> str:
+    if view is View.TIME:
+        return timings_summary(shown.frame, regime=regime, baseline=baseline_times(shown.run))
+    return accuracy_summary(shown.frame) if view is View.ERROR else build_summary(shown.frame)
+
+
+@st.dialog("Zoom, pan, keep as a picture", width="large")
+def _zoom(shown: Shown, view: View, regime: Regime, key: str) -> None:
+    """The same chart by plotly itself, which takes seconds to start in a browser: only for who asks for it."""
+    figure = _figure(shown, view, regime, key)
+    if figure is None:
+        return
+    label = _label(shown, view, regime)
+    picked = picked_key(
+        st.plotly_chart(
+            figure, key="zoomed", config=CHART_CONFIG, on_select="rerun", selection_mode="points", alt=label
+        )
+    )
+    st.caption(escaped(label))
+    if picked and picked != key:
+        _pick(picked)
+        st.rerun()
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

@@ -196,6 +196,16 @@ def test_the_pointer_shows_what_a_dot_stands_for(page, server):
     assert "of the roofline (public specification)" in tip.inner_text()
 
 
+def test_a_chart_can_be_zoomed_and_a_plan_picked_there(page, server):
+    opened(page, server, "/?pipeline=matmul")
+    page.get_by_role("button", name="Zoom").click()
+    dots = page.get_by_role("dialog").locator(".js-plotly-plot .scatterlayer .point")
+    dots.first.wait_for()
+    dots.nth(3).click(force=True)
+    page.wait_for_url("**plan=**")
+    page.get_by_role("dialog").wait_for(state="detached")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 900, 600])
 def test_nothing_is_cut_off_or_unreadable(chromium, server, scheme, width):
