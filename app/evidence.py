@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.graph_nodes import cleaned
 from app.links import ExploreState, differing
 from app.theme import NOTHING, fmt_date, fmt_us
 from engine.graph.pipelines import CATALOGUE
@@ -29,7 +30,7 @@ def run_label(run: RunSummary) -> str:
     what = f"cuDNN {run.cudnn}, {fmt_date(run.started_at)}"
     label = f"{_MADE[run.origin]} {run.gpu}, {what}" if run.gpu else f"planned for {run.target}, {what}"
     ended = "" if run.status is RunStatus.DONE else f" ({run.status})"
-    return f"{run.title}: {label}{ended}" if run.title else label + ended
+    return cleaned(f"{run.title}: {label}{ended}" if run.title else label + ended)
 
 
 def here_label(cudnn: str, target: TargetInfo) -> str:

@@ -55,6 +55,7 @@ def test_without_any_run_plans_are_made_here():
 )
 def test_a_label_never_calls_a_recording_this_machines(origin, label):
     assert run_label(summary(origin=origin)) == label
+    assert "\u202e" not in run_label(summary(origin=origin, title="\u202e"))
 
 
 def test_a_bare_link_to_a_run_brings_the_runs_graph():
