@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import form, resources, session
 from app.links import ExploreState, differing
-from app.notices import render_errors
+from app.notices import distinct, render_errors
 from app.theme import fmt_bytes, source_label
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
@@ -91,12 +91,13 @@ def _pick_target(state: ExploreState) -> Target:
         target = resources.find_target(state.target) if state.target else next(iter(known.values()))
     except InvalidInput as wrong:
         target, error = next(iter(known.values())), wrong
+    words = distinct({name: _target_words(one) for name, one in known.items()})
     session.follow("target", target.info.name)
     with st.container(width=430, gap="xxsmall"):
         st.selectbox(
             "Target",
-            list(known),
-            format_func=lambda name: _target_words(known[name]),
+            list(words),
+            format_func=words.__getitem__,
             key="target",
             on_change=_switch_target,
         )

@@ -13,13 +13,13 @@ from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.frames import baseline_times, frame_csv
 from app.headline import Headline, headline, headline_html
 from app.links import Regime, View
-from app.notices import escaped, render_errors
+from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown, default_key, find_plan, render_plan
 from app.plan_table import PlanTable, plan_table, render_plans
 from app.readings import accuracy_summary, build_summary, timings_summary
 from app.theme import CHART_CONFIG, STATUS_STYLES, Provenance, fmt_us
 from engine.graph.errors import FieldError
-from engine.records.run import RunKind
+from engine.records.run import RunKind, RunStatus
 
 VIEW_WORDS = {View.TIME: "Time", View.ERROR: "Error", View.BUILD: "Build and load"}
 _NOTHING = {
@@ -36,6 +36,8 @@ _NO_SUCH_PLAN = (
 def render_headline(shown: Shown, origin: Provenance) -> None:
     """Where the numbers come from, a sentence, and the few numbers that matter."""
     st.html(headline_html(_headline(*shown.cache_key, shown), origin))
+    if shown.run.status not in (RunStatus.DONE, RunStatus.RUNNING, RunStatus.QUEUED) and shown.run.message:
+        st.warning(f"{shown.run.status}: {escaped(shown.run.message)}", icon=":material/warning:")
     if shown.run.refusal is not None:
         st.error(escaped(shown.run.refusal.message), icon=":material/block:")
         for reason in shown.run.refusal.reasons:
@@ -165,7 +167,7 @@ def _plan_words(run_id: str, version: str, _shown: Shown) -> dict[str, str]:
     words = {}
     for key, name, status, us in zip(*columns, strict=True):
         words[key] = f"{name} · {fmt_us(us) if us == us else STATUS_STYLES[status].text}"
-    return words
+    return distinct(words)
 
 
 def _table(shown: Shown, key: str) -> None:

@@ -8,7 +8,7 @@ from app import evidence, form, job_view, resources, session, sweeping
 from app.evidence import HERE, planned_run, settle_run
 from app.inputs import Asked
 from app.links import ExploreState, differing
-from app.notices import escaped, render_errors
+from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown
 from app.plan_table import plan_table, render_plans
 from app.theme import PLANNED, Provenance, provenance
@@ -41,7 +41,7 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
     chosen = evidence.choose(runs, session.state().run, asked.target.info)
     # Planning here is what an address without a run means: then a run that is made later is opened.
     session.settle(run=session.state().run if chosen == HERE else chosen, target=asked.target.info.name)
-    words = {run.id: evidence.run_label(run) for run in runs}
+    words = distinct({run.id: evidence.run_label(run) for run in runs})
     words[HERE] = evidence.here_label(resources.cudnn_version(), asked.target.info)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         session.follow("source", chosen)
@@ -111,6 +111,8 @@ def _planned(asked: Asked) -> Shown | None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.warning(f"Planning {job.state}: {escaped(job.message)}", icon=":material/error:")
             st.button("Plan again", on_click=job_view.plan_again, key="plan-again")
+    for remark in job.remarks:
+        st.caption(escaped(remark))
     run = planned_run(job, asked.spec)
     store = found.library.store
     if run is None or store is None:

@@ -10,6 +10,7 @@ import pytest
 from app.chart_view import drawing
 from app.charts import accuracy_figure, build_figure, samples_figure, timings_figure
 from app.frames import baseline_times, plans_frame, samples_frame
+from app.notices import distinct
 from app.plan_table import SHOWN, plan_table
 from app.run_list import Filter, explore_state, run_table
 from app.sweeping import read_seed
@@ -103,6 +104,10 @@ def test_a_wrong_seed_is_answered(text):
 def summary(**more):
     run = run_of([ok_plan(1, 10.0), failed_plan(2, Status.CRASHED)], **more)
     return summarize(run, map(brief, run.plans), Origin.OWN)
+
+
+def test_entries_that_read_the_same_are_told_apart():
+    assert distinct({"a": "x", "b": "y", "c": "x"}) == {"a": "x (a)", "b": "y", "c": "x (c)"}
 
 
 def test_a_listed_run_says_what_it_came_to():
