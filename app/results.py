@@ -21,6 +21,11 @@ from app.theme import CHART_CONFIG, STATUS_STYLES, Provenance, fmt_us
 from engine.graph.errors import FieldError
 from engine.records.run import RunKind, RunStatus
 
+_CUT_SHORT = {
+    RunStatus.CANCELLED: "was cancelled",
+    RunStatus.FAILED: "failed",
+    RunStatus.INTERRUPTED: "was interrupted",
+}
 VIEW_WORDS = {View.TIME: "Time", View.ERROR: "Error", View.BUILD: "Build and load"}
 _NOTHING = {
     View.TIME: "planned, not measured: no plan of this list was timed.",
@@ -36,8 +41,10 @@ _NO_SUCH_PLAN = (
 def render_headline(shown: Shown, origin: Provenance) -> None:
     """Where the numbers come from, a sentence, and the few numbers that matter."""
     st.html(headline_html(_headline(*shown.cache_key, shown), origin))
-    if shown.run.status not in (RunStatus.DONE, RunStatus.RUNNING, RunStatus.QUEUED) and shown.run.message:
-        st.warning(f"{shown.run.status}: {escaped(shown.run.message)}", icon=":material/warning:")
+    run = shown.run
+    if run.kind is RunKind.SWEEP and run.status in _CUT_SHORT:
+        reason = escaped(run.message or "no reason is known")
+        st.warning(f"This sweep {_CUT_SHORT[run.status]}: {reason}", icon=":material/warning:")
     if shown.run.refusal is not None:
         st.error(escaped(shown.run.refusal.message), icon=":material/block:")
         for reason in shown.run.refusal.reasons:

@@ -17,7 +17,7 @@ from engine.records.run import Refusal
 from engine.runs.home import data_home
 from engine.runs.library import Library
 from engine.runs.recordings import Recordings
-from engine.runs.store import Store
+from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin, brief, summarize
 from tests.app.pages import ROOT, alerts, components, opened, tables, texts
 from tests.app.sample_runs import run_of, wide_run
@@ -260,6 +260,19 @@ def test_a_data_folder_that_cannot_be_used_leaves_the_recordings(home):
     page.selectbox(key="source").set_value("here").run()
     assert not page.exception
     assert "PLANSCOPE_HOME" in texts(page)
+
+
+def test_a_database_that_cannot_be_read_is_named_without_a_traceback(monkeypatch):
+    page = opened()
+
+    def locked():
+        raise StoreError("The database is locked by another process: wait, then try again.")
+
+    monkeypatch.setattr(resources.resources().library, "summaries", locked)
+    for name in ("explore", "runs"):
+        page.switch_page(f"../pages/{name}.py").run()
+        assert not page.exception
+        assert "The database is locked by another process" in texts(page)
 
 
 def test_without_any_run_the_page_says_planned_not_measured(monkeypatch, tmp_path):
