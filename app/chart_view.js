@@ -112,9 +112,10 @@ export default function (component) {
     const xs = data.traces.flatMap((t) => t.x);
     const yRange = data.y.range ?? span(data.traces.flatMap((t) => t.y));
     const yTicks = data.y.ticks.length ? data.y.ticks : niceTicks(yRange, 5);
-    const narrow = width < 420;
-    const names = narrow ? [] : yTicks.map((t) => t[1]);
-    const left = rowed ? textWidth(root, names, `12px ${code}, monospace`) + 14 : textWidth(root, names, "12px sans-serif") + 14 + (data.y.title ? 20 : 0);
+    const nameWidth = rowed ? textWidth(root, yTicks.map((t) => t[1]), `12px ${code}, monospace`) : 0;
+    const narrow = nameWidth > width * 0.6; // the dots need the room more than the names, which the table has too
+    const names = yTicks.map((t) => t[1]);
+    const left = rowed ? (narrow ? 0 : nameWidth) + 14 : textWidth(root, names, "12px sans-serif") + 14 + (data.y.title ? 20 : 0);
     const right = textWidth(root, data.right, `12px ${code}, monospace`) + 16;
     const height = data.height - (data.x.title ? 0 : 16) - (rowed ? 40 : 0);
     const [x0, x1, y0, y1] = [left, width - right, 6, height - AXIS_ROOM];

@@ -83,7 +83,9 @@ def render_graph_table(spec: GraphSpec) -> None:
 def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:
     """A heading and a description list, every text escaped."""
     root = ET.Element("section", {"aria-live": "polite"})
-    heading = ET.SubElement(root, "h4", {"style": "padding: 0; margin: 0 0 0.4rem; font-size: 1rem;"})
+    heading = ET.SubElement(
+        root, "h4", {"style": "padding: 0; margin: 0 0 0.4rem; font-size: 1rem; overflow-wrap: anywhere;"}
+    )
     heading.text = title
     grid = "display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.9rem; margin: 0; padding: 0; "
     grid += "font-size: 0.875rem;"

@@ -227,6 +227,22 @@ def test_nothing_is_cut_off_or_unreadable(chromium, server, scheme, width):
     context.close()
 
 
+def test_a_narrow_page_keeps_names_that_fit_and_lets_the_numbers_be_reached(page, server):
+    page.set_viewport_size({"width": 700, "height": 900})
+    opened(page, server, "/?pipeline=matmul_epilogue")
+    assert page.locator(f"{CHART} .row .name").count() == rows(page).count(), "short names have room"
+    page.set_viewport_size({"width": 400, "height": 900})
+    opened(page, server, "/?pipeline=conv_bias_relu")
+    assert page.locator(f"{CHART} .row .name").count() == 0, "long ones would leave none to the dots"
+    table = page.locator(".st-key-plans .scroll")
+    name, number = table.locator("tbody th").first, table.locator("tbody td.number").nth(1)
+    table.evaluate("table => table.scrollLeft = 300")
+    ends = name.bounding_box()["x"] + name.bounding_box()["width"]
+    assert ends <= number.bounding_box()["x"] + 1, "the name does not stand over the numbers"
+    title = page.locator("section h4").last
+    assert title.evaluate("title => title.scrollWidth <= title.clientWidth")
+
+
 def contrast(one, other):
     """WCAG 2.2's contrast ratio of two CSS colours."""
 
