@@ -109,7 +109,8 @@ def _planned(asked: Asked) -> Shown | None:
         return None
     if job.state is not JobState.DONE:
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.warning(f"Planning {job.state}: {escaped(job.message)}", icon=":material/error:")
+            why = f": {escaped(job.message)}" if job.message not in ("", job.state) else ""
+            st.warning(f"Planning {job.state}{why}", icon=":material/error:")
             st.button("Plan again", on_click=job_view.plan_again, key="plan-again")
     for remark in job.remarks:
         st.caption(escaped(remark))
