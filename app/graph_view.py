@@ -61,7 +61,9 @@ def render_graph(spec: GraphSpec, *, key: str = "graph") -> str | None:
     state = st.session_state.get(key)
     chosen = state.get("node") if isinstance(state, dict) else None
     known = chosen if isinstance(chosen, str) and chosen in drawing["layouts"][0]["at"] else None
-    result = _component(data={**drawing, "selected": known}, key=key, on_node_change=lambda: None)
+    result = _component(
+        data={**drawing, "selected": known}, key=key, on_node_change=lambda: None, on_connected_change=lambda: None
+    )
     chosen = result.get("node")
     return chosen if isinstance(chosen, str) and chosen in drawing["layouts"][0]["at"] else None
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import settled
+from tests.browser.conftest import free_port, serving, settled
 
 pytestmark = pytest.mark.browser
 CHART = ".st-key-chart-time"
@@ -253,6 +253,21 @@ def contrast(one, other):
 
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+def test_a_page_left_open_goes_on_with_a_server_that_was_started_anew(page, tmp_path):
+    where = {"home": tmp_path / "home", "log": tmp_path / "log", "port": free_port()}
+    with serving("run", "app/main.py", **where) as server:
+        opened(page, server, "/?pipeline=sdpa&regime=cold")
+    with serving("run", "app/main.py", **where):
+        page.wait_for_selector('[data-testid="stApp"][data-test-connection-state="CONNECTED"]')
+        settled(page)
+        page.wait_for_timeout(1000)
+        settled(page)
+        expect(page.get_by_role("radio", name="cold")).to_be_checked()
+        page.get_by_role("radio", name="host").click()
+        page.wait_for_url("**regime=host**")
+        expect(page.locator(CHART)).to_contain_text("host time per call")
 
 
 @pytest.mark.cudnn
