@@ -62,8 +62,7 @@ def timings_figure(
         traces.append(points(name, rows, at, median, hover, {"color": colour, "size": 9}, error_x=error_x))
     traces += _marks(rows, median, hover)
     limits = [*low, *high]
-    if baseline is not None:
-        times = getattr(baseline, regime)
+    if baseline is not None and (times := getattr(baseline, regime)) is not None:
         limits += [times.p10_us, times.p90_us]
         label = f"{baseline.name} {theme.fmt_us(times.median_us)}"
         traces.append(_upright(label, times.median_us, len(rows), theme.TORCH_COLOUR))

@@ -10,7 +10,8 @@ from app.theme import NOTHING, fmt_date, fmt_ratio, fmt_us
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.jobs.snapshots import JobSnapshot, JobState
-from engine.records.run import RunKind, RunRecord, RunStatus, SweepOptions, TargetInfo
+from engine.records.options import SweepOptions
+from engine.records.run import RunKind, RunRecord, RunStatus, TargetInfo
 from engine.runs.nearest import Nearest
 from engine.runs.summary import Origin, RunSummary
 

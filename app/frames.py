@@ -14,9 +14,11 @@ import pandas as pd
 
 from engine.graph.roofline import roofline
 from engine.graph.spec import GraphSpec
-from engine.records.plan import OutputAccuracy, PlanRecord, Status, Timings
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord, first_pick, timed
 from engine.records.samples import Samples
+from engine.records.timings import Timings
 
 REGIMES = ("hot", "cold", "host")
 MODES = ("A", "B", "FALLBACK")
@@ -183,7 +185,8 @@ def _timings(timings: Timings) -> dict[str, Any]:
     return {
         f"{regime}_{name}": value
         for regime in REGIMES
-        for name, value in vars(spread(getattr(timings, regime))).items()
+        if (samples := getattr(timings, regime)) is not None
+        for name, value in vars(spread(samples)).items()
     }
 
 
@@ -193,8 +196,8 @@ class BaselineTimes:
 
     name: str
     hot: Spread
-    cold: Spread
-    host: Spread
+    cold: Spread | None
+    host: Spread | None
 
 
 def baseline_times(run: RunRecord) -> BaselineTimes | None:
@@ -203,14 +206,18 @@ def baseline_times(run: RunRecord) -> BaselineTimes | None:
     if baseline is None or baseline.timings is None:
         return None
     timings = baseline.timings
-    return BaselineTimes(baseline.name, spread(timings.hot), spread(timings.cold), spread(timings.host))
+    cold, host = (spread(samples) if samples else None for samples in (timings.cold, timings.host))
+    return BaselineTimes(baseline.name, spread(timings.hot), cold, host)
 
 
 def samples_frame(timings: Timings) -> pd.DataFrame:
     """Every raw sample of one plan: ``regime``, ``order`` (0 first taken) and ``us`` per execution."""
     parts = []
     for regime in REGIMES:
-        values = getattr(timings, regime).values.astype(np.float64)
+        samples = getattr(timings, regime)
+        if samples is None:
+            continue
+        values = samples.values.astype(np.float64)
         parts.append(pd.DataFrame({"regime": regime, "order": np.arange(values.size), "us": values}))
     return pd.concat(parts, ignore_index=True)
 

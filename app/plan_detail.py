@@ -56,9 +56,9 @@ def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
     st.html(facts_html(plan.plan_name, plan_facts(plan)))
     render_download(shown, plan)
-    if plan.timings is not None:
+    samples = getattr(plan.timings, regime) if plan.timings is not None else None
+    if plan.timings is not None and samples is not None:
         figure = samples_figure(samples_frame(plan.timings), regime)
-        samples = getattr(plan.timings, regime)
         label = (
             f"{samples.count} raw samples, {regime}, each the mean of {samples.executions} executions; "
             f"median {fmt_us(samples.median_us)}"

@@ -12,7 +12,8 @@ from app.theme import (
     fmt_ms,
     fmt_us,
 )
-from engine.records.plan import OutputAccuracy, PlanRecord
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord
 
 REGIME_WORDS = {"hot": "GPU, hot", "cold": "GPU, L2 flushed", "host": "host, per call"}
 
@@ -37,7 +38,10 @@ def _times(plan: PlanRecord) -> list[Fact]:
         return []
     facts = []
     for regime in REGIMES:
-        s = spread(getattr(plan.timings, regime))
+        samples = getattr(plan.timings, regime)
+        if samples is None:
+            continue
+        s = spread(samples)
         digits = digits_for(s.median_us, s.p10_us, s.p90_us)
         low, middle, high = (fmt_us(value, digits) for value in (s.p10_us, s.median_us, s.p90_us))
         facts.append((REGIME_WORDS[regime], f"{middle} median, {low} to {high} (p10 to p90 of {s.samples})"))

@@ -89,8 +89,8 @@ def timings_summary(frame: pd.DataFrame, *, regime: str = "hot", baseline: Basel
         if row["is_first_pick"]:
             ratio = theme.fmt_ratio(row[column] / best)
             parts.append(f"heuristics' first pick {time_text(row, regime)} ({ratio} the fastest)")
-    if baseline is not None:
-        time = getattr(baseline, regime).median_us
+    if baseline is not None and (times := getattr(baseline, regime)) is not None:
+        time = times.median_us
         parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)})")
     return "; ".join(parts) + "."
 

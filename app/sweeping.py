@@ -8,7 +8,8 @@ from app import job_view, resources, session
 from app.inputs import Asked
 from app.notices import render_errors
 from engine.graph.errors import FieldError, InvalidInput, invalid
-from engine.records.run import RunKind, SweepOptions
+from engine.records.options import SweepOptions
+from engine.records.run import RunKind
 
 SEED_LIMIT = 2**63 - 1
 _SEED, _CACHE, _WRONG = "sweep-seed", "sweep-cache", "sweep.wrong"

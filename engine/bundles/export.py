@@ -133,8 +133,10 @@ def _measured(run: RunRecord, plan: PlanRecord) -> dict[str, Any] | str:
     }
 
 
-def _summary(samples: Samples) -> dict[str, float | int]:
-    """Microseconds, with no more digits than a float32 sample supports."""
+def _summary(samples: Samples | None) -> dict[str, float | int] | None:
+    """Microseconds, with no more digits than a float32 sample supports; None where there are none."""
+    if samples is None:
+        return None
     values = {"median": samples.median_us, "p10": samples.quantile_us(0.1), "p90": samples.quantile_us(0.9)}
     return {**{name: float(f"{value:.4g}") for name, value in values.items()}, "samples": samples.count}
 

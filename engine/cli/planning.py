@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from engine.jobs.planning import PlanOutcome
     from engine.plans.targets import Target
     from engine.records.environment import Environment
+    from engine.records.options import SweepOptions
     from engine.records.plan import PlanRecord
-    from engine.records.run import Refusal, RunRecord, SweepOptions
+    from engine.records.run import Refusal, RunRecord
 
 TargetName = Annotated[
     str | None,
@@ -67,7 +68,7 @@ def plan(
     """List a graph's execution plans and build them all, for a GPU that need not be here."""
     from engine.graph.pipelines import pipeline as find_pipeline
     from engine.plans.limits import check_memory
-    from engine.records.run import SweepOptions
+    from engine.records.options import SweepOptions
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)

@@ -68,8 +68,10 @@ def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
     }
 
 
-def samples_json(samples: Samples) -> dict[str, Any]:
-    """A summary of samples, microseconds."""
+def samples_json(samples: Samples | None) -> dict[str, Any] | None:
+    """A summary of samples, microseconds; None where there are none."""
+    if samples is None:
+        return None
     return {
         "median": samples.median_us,
         "p10": samples.quantile_us(0.1),

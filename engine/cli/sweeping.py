@@ -59,7 +59,8 @@ def sweep(
     from engine.jobs.request import Request, pick_gpu
     from engine.machine.gpus import list_gpus
     from engine.plans.limits import check_memory
-    from engine.records.run import RunKind, SweepOptions
+    from engine.records.options import SweepOptions
+    from engine.records.run import RunKind
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)

@@ -10,8 +10,10 @@ from engine.cli.output import print_facts, print_table, say
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType
 from engine.records.arithmetic import EXPLANATION, arithmetic, seen_arithmetic
-from engine.records.plan import OutputAccuracy, PlanRecord, Status, Timings
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord
+from engine.records.timings import Timings
 
 
 def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
@@ -84,7 +86,7 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
     assert best.timings is not None
     picks = run.first_picks()
     regrets = [(mode, pick, run.regret(pick)) for mode, pick in picks.items()]
-    host, hot = number(best.timings.host.median_us), number(best.timings.hot.median_us)
+    dominates, host = best.timings.dominates, best.timings.host
     print_facts(
         [
             *(
@@ -94,8 +96,10 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
             *((f"mode {mode}", "lists no plan") for mode in run.options.modes if mode not in picks),
             (
                 "per call",
-                f"the {'GPU' if best.timings.dominates == 'gpu' else 'host'} dominates: {host} us of the host, "
-                f"{hot} us of the GPU (fastest plan)",
+                f"the {'GPU' if dominates == 'gpu' else 'host'} dominates: {number(host.median_us)} us of the host, "
+                f"{number(best.timings.hot.median_us)} us of the GPU (fastest plan)"
+                if host is not None
+                else None,
             ),
             ("fp32", EXPLANATION if run.graph.io_dtype is DataType.FP32 else None),
         ]
@@ -104,8 +108,9 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
 
 
 def _medians(timings: Timings | None) -> tuple[str | None, ...]:
-    regimes = (timings.hot, timings.cold, timings.host) if timings else ()
-    return tuple(number(samples.median_us) for samples in regimes)
+    """Hot, cold and host; None for each that was not measured."""
+    regimes = (timings.hot, timings.cold, timings.host) if timings else (None,) * 3
+    return tuple(number(samples.median_us) if samples else None for samples in regimes)
 
 
 def _worst(accuracy: tuple[OutputAccuracy, ...]) -> str | None:

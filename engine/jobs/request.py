@@ -11,8 +11,9 @@ from engine.graph.spec import GraphSpec
 from engine.plans.limits import check_memory
 from engine.plans.targets import Target
 from engine.records.environment import Environment, GpuInfo
+from engine.records.options import SweepOptions
 from engine.records.plan import PlanRecord
-from engine.records.run import Baseline, Refusal, RunKind, RunStatus, SweepOptions
+from engine.records.run import Baseline, Refusal, RunKind, RunStatus
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from engine.graph.tensors import DataType, TensorSpec
 from engine.measure.buffers import POISON, bits, empty
 from engine.measure.data import summed_terms
 from engine.records.arithmetic import TF32_OPERANDS
-from engine.records.plan import OutputAccuracy
+from engine.records.passport import OutputAccuracy
 
 CHUNK = 1 << 24
 """Elements compared at a time, so that the float64 copies stay small beside the tensors."""

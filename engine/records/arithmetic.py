@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from engine.graph.tensors import DataType
-from engine.records.plan import OutputAccuracy, PlanRecord, Status
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord, Status
 
 TF32_OPERANDS = 6.0 * 2.0**-10
 """What the tolerance of an fp32 output allows for TF32: each product is off by up to 2^-10 when both operands are cut.

@@ -235,10 +235,15 @@ def test_many_overlapping_members_cannot_multiply(packed: bytes) -> None:
     refused(file.getvalue())
 
 
+def confirmation(winner: str, first_pick: dict[str, Any]) -> dict[str, Any]:
+    """One of a plan against the one given; neither could be timed."""
+    return {"winner": winner, "first_pick": str(first_pick["identity"]["engine_id"]), "message": "the GPU is gone"}
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (lambda r: r.update(format_version=2), "run.json: format_version"),
+        (lambda r: r.update(format_version=3), "run.json: format_version"),
         (lambda r: r.pop("graph"), "run.json: graph"),
         (lambda r: r.update(surprise=1), "run.json: surprise"),
         (lambda r: r.update(id="../x"), "run.json: id"),
@@ -260,6 +265,9 @@ def test_many_overlapping_members_cannot_multiply(packed: bytes) -> None:
         (lambda r: r["plans"][0]["modes"].update(A=-(10**400)), "run.json: plans.0.modes.A"),
         (lambda r: r["plans"][0].update(build_ms=float("inf")), "run.json: plans.0.build_ms"),
         (lambda r: r["plans"].append(r["plans"][0]), "run.json: plans"),
+        (lambda r: r.update(confirmation=confirmation("7", r["plans"][0])), "run.json: confirmation"),
+        (lambda r: r.update(phases={"build_s": float("inf")}), "run.json: phases.build_s"),
+        (lambda r: r.update(phases={"build_s": -1.0}), "run.json: phases.build_s"),
         (lambda r: r.update(title="x" * 201), "run.json: title"),
         (lambda r: r.update(title="\ud800"), "run.json"),
         (lambda r: r["environment"].update(host="\udfff"), "run.json"),
