@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -31,6 +31,7 @@ def plan(status: Status, **changes) -> PlanRecord:
     return PlanRecord(**{**given, "status": status, **changes})
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(min_value=2.0**-10, max_value=2.0**20, width=32), min_size=1, max_size=200))
 def test_samples_keep_every_float32(values):
     samples = Samples.of(values)
