@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from engine.cli import bundles, machine, planning, runs, sweeping
+from engine.cli import bench, bundles, machine, planning, runs, sweeping
 from engine.cli.output import Failed, emit_json, say
 from engine.graph.errors import FieldError, InvalidInput
 
@@ -128,3 +128,4 @@ app.command("plan")(planning.plan)
 app.command("sweep")(sweeping.sweep)
 app.add_typer(runs.commands, name="runs")
 app.add_typer(bundles.commands, name="bundle")
+app.add_typer(bench.commands, name="bench")

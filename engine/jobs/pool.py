@@ -23,7 +23,7 @@ from engine.jobs.protocol import Child, ProtocolError
 from engine.plans.targets import Target
 
 DEADLINE_S = 180.0
-LARGEST = 8
+LARGEST = 16
 _MEMORY_PER_BUILDER = 768 << 20  # Resident after the five pipelines were built in one process: 690 MiB.
 _POLL_S = 0.1
 _IDLE_S = 120.0
@@ -69,6 +69,9 @@ class BuilderPool:
     """``size`` builders and a loader. ``compute_cache``: leave the driver's cache of compiled kernels on (build times
     are then not those of a first build). ``gpu_uuid``: the one GPU the processes see. Use as a context manager, or
     ``close`` it.
+
+    ``ready_for``: builders get ready for this target as they start, so that what a process does once is done before
+    anybody waits for it (see ``wait_until_ready``).
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class BuilderPool:
         deadline_s: float = DEADLINE_S,
         module: str = "engine.jobs.builder",
         environment: Mapping[str, str] | None = None,
+        ready_for: Target | None = None,
     ) -> None:
         self.size = size or default_size()
         self.compute_cache = compute_cache
@@ -89,6 +93,8 @@ class BuilderPool:
         self._environment = {"CUDA_CACHE_DISABLE": "0" if compute_cache else "1", **(environment or {})}
         if gpu_uuid is not None:
             self._environment["CUDA_VISIBLE_DEVICES"] = gpu_uuid
+        self._ready_for = ready_for
+        self._ready = 0
         self._changed = threading.Condition()
         self._waiting: dict[bool, deque[_Task]] = {False: deque(), True: deque()}
         self._closing = False
@@ -109,6 +115,12 @@ class BuilderPool:
                     self._threads.append(thread)
                     thread.start()
         return self
+
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Whether every builder is ready in time; where ``ready_for`` is not set, whether each has been started."""
+        self.start()
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ready >= self.size or self._closing, timeout_s)
 
     def submit(
         self,
@@ -153,6 +165,8 @@ class BuilderPool:
         """A thread's life: its process is started at once (the loader's with the first load), again after it was lost,
         and given up while there is nothing to do for long."""
         child = None if loader else self._spawn()
+        if child is not None:
+            self._get_ready(child)
         while True:
             task = self._take(loader, _IDLE_S if child else None)
             if task is None:
@@ -177,6 +191,17 @@ class BuilderPool:
                 # The next task, which may never come, should not have to wait for an import.
                 child = None if self._closing or loader else self._spawn()
             task.future.set_result(reply)
+
+    def _get_ready(self, child: Child) -> None:
+        """A builder that cannot get ready says so to whatever is asked of it next."""
+        if self._ready_for is not None:
+            task = _Task(
+                "ready", {"target": self._ready_for.model_dump_json()}, threading.Event(), self._deadline_s, Future()
+            )
+            self._converse(child, task)
+        with self._changed:
+            self._ready += 1
+            self._changed.notify_all()
 
     def _take(self, loader: bool, idle_s: float | None) -> _Task | None:
         """The next task; None when the pool closes, or has had none for ``idle_s``."""
@@ -277,7 +302,7 @@ _activity = _Activity()
 
 
 def default_size() -> int:
-    """One builder per core this process may use, at most 8, and no more than the free memory carries."""
+    """One builder per core this process may use, at most 16, and no more than the free memory carries."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(cores, LARGEST, _available_memory() // _MEMORY_PER_BUILDER))
 

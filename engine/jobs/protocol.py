@@ -26,6 +26,7 @@ LINE_LIMIT = 64 * 1024
 ROOT = Path(__file__).resolve().parents[2]
 # How long a killed process may take to be gone: one that sleeps inside the GPU driver is left behind, not waited for.
 KILL_WAIT_S = 2.0
+_WAKE: dict[str, Any] = {}
 _PARENT = "PLANSCOPE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -76,7 +77,8 @@ def die_with_parent() -> None:
 class Child:
     """The parent's side of one worker process: its own process group, a reader thread, and the tail of its stderr.
 
-    Start it from a thread that outlives it (see ``die_with_parent``). Only ``kill`` may be called from other threads.
+    Start it from a thread that outlives it (see ``die_with_parent``). Only ``kill`` and ``wake`` may be called from
+    other threads.
     """
 
     def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
@@ -112,12 +114,18 @@ class Child:
         self._process.stdin.flush()
         return self._last_id
 
+    def wake(self) -> None:
+        """End a wait in ``receive`` as if its time were up. For other threads."""
+        self._events.put(_WAKE)
+
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
         """The next event; None when the worker has ended. Raises TimeoutError, or ProtocolError on any other line."""
         try:
-            event = self._events.get(timeout=timeout_s)
+            event = self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
         except queue.Empty:
             raise TimeoutError from None
+        if event is _WAKE:
+            raise TimeoutError
         if event is None:
             self._events.put(None)
         elif "garbage" in event:

@@ -138,7 +138,7 @@ class _PlanAccount:
     """A plan job's records as they come."""
 
     def __init__(self, job: Job, builders: int) -> None:
-        self._job, self._estimate = job, Estimate(builders, measures=False)
+        self._job, self._estimate = job, Estimate(builders, rule=None)
         self._plans: dict[str, PlanRecord] = {}
 
     def take(self, plan: PlanRecord, done: int, total: int) -> None:

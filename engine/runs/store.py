@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from engine.graph.errors import invalid
 from engine.records.plan import PlanRecord
-from engine.records.run import Baseline, Refusal, RunKind, RunRecord, RunStatus
+from engine.records.run import Baseline, Confirmation, Phases, Refusal, RunKind, RunRecord, RunStatus
 from engine.runs.blobs import Blobs
 from engine.runs.database import BUSY_TIMEOUT_S, Database, StoreError, StoreLocked
 from engine.runs.owners import Owner, is_alive, remove_stale
@@ -94,6 +94,10 @@ class Store:
     def set_baseline(self, run_id: str, baseline: Baseline) -> None:
         """Keep what torch took."""
         self._change(run_id, streamed=True, baseline=baseline)
+
+    def set_aftermath(self, run_id: str, confirmation: Confirmation | None, phases: Phases | None) -> None:
+        """Keep the confirmation of the winner, and what the phases took."""
+        self._change(run_id, streamed=True, confirmation=confirmation, phases=phases)
 
     def finish(
         self, run_id: str, status: RunStatus, message: str | None = None, refusal: Refusal | None = None

@@ -37,6 +37,8 @@ def main():
         elif op == "environment":
             content = {"cudnn_backend": "9.28.1", "cudnn_frontend": "1.32.0", "cuda": "13.0"}
             channel.send(request, "done", **content, python="3.11", host="test", os="Linux", modules=[])
+        elif op == "ready":
+            channel.send(request, "done")
         elif op == "list" and act == "refuse":
             channel.send(request, "done", refused="no engine for this head dim", assumptions=[])
         elif op == "list":

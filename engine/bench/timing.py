@@ -1,0 +1,114 @@
+"""The hot regime against other timers, on the same plans in one run: triton's do_bench_cudagraph and the kernels' own
+times as CUPTI tells them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from engine.graph.pipelines import CATALOGUE
+from engine.graph.spec import GraphSpec
+from engine.jobs.planning import plan_graph
+from engine.jobs.pool import BuilderPool
+from engine.jobs.protocol import ROOT, JobError
+from engine.plans.targets import Target
+from engine.records.options import SweepOptions
+from engine.records.plan import PlanRecord, Status
+
+PASSES = 3
+PROCESS_S = 600.0
+
+
+class TimedPlan(BaseModel):
+    """One plan by three timers, medians in microseconds; None where a timer is not there. ``kernels``: how many one
+    execution launches. ``message``: why it could not be timed."""
+
+    pipeline: str
+    plan: str
+    hot_us: float | None = None
+    executions: int | None = None
+    sm_clock_mhz: float | None = None
+    triton_us: float | None = None
+    kernels_us: float | None = None
+    kernels: float | None = None
+    message: str | None = None
+
+    @property
+    def off_triton(self) -> float | None:
+        """Relative difference from do_bench_cudagraph."""
+        return None if not self.triton_us or self.hot_us is None else self.hot_us / self.triton_us - 1
+
+    @property
+    def off_kernels(self) -> float | None:
+        """Relative difference from the kernels' own times."""
+        return None if not self.kernels_us or self.hot_us is None else self.hot_us / self.kernels_us - 1
+
+    @property
+    def gap_us(self) -> float | None:
+        """What is between kernels, per kernel."""
+        if not self.kernels or self.kernels_us is None or self.hot_us is None:
+            return None
+        return (self.hot_us - self.kernels_us) / self.kernels
+
+
+def time_pipeline(pipeline: str, target: Target, builders: int | None, plans: int) -> list[TimedPlan]:
+    """The first plans, in the order of the heuristics, of the pipeline at its defaults."""
+    spec = CATALOGUE[pipeline].graph({})
+    with tempfile.TemporaryDirectory(prefix="planscope-") as folder:
+        with BuilderPool(builders, compute_cache=True, gpu_uuid=target.gpu_uuid) as pool:
+            outcome = plan_graph(spec, target, pool=pool, blob_dir=Path(folder), reload=False)
+        built = [plan for plan in outcome.plans if plan.status is Status.OK and plan.blob_sha256]
+        return [_read(pipeline, line) for line in _ask(spec, built[:plans], Path(folder), target)]
+
+
+def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target) -> list[dict[str, Any]]:
+    question = {
+        "graph": spec.model_dump(mode="json"),
+        "options": SweepOptions().model_dump(mode="json"),
+        "passes": PASSES,
+        "plans": [
+            {
+                "key": plan.key,
+                "name": plan.plan_name,
+                "blob": str(folder / str(plan.blob_sha256)),
+                "workspace_bytes": plan.workspace_bytes or 0,
+            }
+            for plan in plans
+        ],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "engine.bench.timing_process"],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": target.gpu_uuid or "0"},
+        input=json.dumps(question),
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_S,
+        check=False,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode and not found:
+        raise JobError(f"the process that times ended with status {done.returncode}: {done.stderr.strip()[-800:]}")
+    return found
+
+
+def _read(pipeline: str, line: dict[str, Any]) -> TimedPlan:
+    hot, triton, kernels = (line.get(name) or {} for name in ("hot", "do_bench_cudagraph", "kernels"))
+    return TimedPlan(
+        pipeline=pipeline,
+        plan=line["name"],
+        hot_us=hot.get("median_us"),
+        executions=int(hot["executions"]) if hot else None,
+        sm_clock_mhz=hot.get("sm_clock_mhz"),
+        triton_us=triton.get("median_us"),
+        kernels_us=kernels.get("median_us"),
+        kernels=kernels.get("kernels"),
+        message=line.get("message"),
+    )
