@@ -17,12 +17,16 @@ from engine.cli.options import (
     Builders,
     ComputeCache,
     Dtype,
+    EveryEngine,
+    Explicit,
     Json,
+    KnobBudget,
     LayoutOption,
     Modes,
     Parameter,
     PipelineName,
     find_target,
+    parse_beyond,
     parse_builders,
     parse_modes,
     parse_parameters,
@@ -59,6 +63,9 @@ def plan(
     no_build: Annotated[bool, typer.Option("--no-build", help="List the plans only.")] = False,
     builders: Builders = None,
     compute_cache: ComputeCache = False,
+    explicit: Explicit = None,
+    every_engine: EveryEngine = False,
+    knob_budget: KnobBudget = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="RUN.zip", help="Keep the outcome, built plans included, as a run file."),
@@ -78,7 +85,8 @@ def plan(
     if out is not None:
         check_writable(out)
         import engine.runs.archive  # noqa: F401 - now: after a Ctrl-C there should be nothing slow left to do
-    options = SweepOptions(modes=wanted, compute_cache=compute_cache)
+    asked = parse_beyond(explicit, every_engine, knob_budget)
+    options = SweepOptions(modes=wanted, compute_cache=compute_cache, **asked)
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         started = datetime.now(UTC)
         outcome = _work(spec, at, options, size, Path(folder), not no_build, cancel)
@@ -100,6 +108,7 @@ def _work(
 ) -> PlanOutcome:
     from engine.jobs.planning import CannotPlan, plan_graph
     from engine.jobs.pool import BuilderPool
+    from engine.jobs.unlisted import Beyond
 
     progress = Progress()
     progress.update("asking cuDNN for plans", 0, 0)
@@ -118,6 +127,7 @@ def _work(
                 build=build,
                 sink=follow if build else None,
                 cancel=cancel,
+                beyond=Beyond.of(options),
             )
     except CannotPlan as error:
         raise Failed(error.message, error.remedy) from None

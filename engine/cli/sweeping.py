@@ -14,12 +14,16 @@ from engine.cli.options import (
     Builders,
     ComputeCache,
     Dtype,
+    EveryEngine,
+    Explicit,
     Json,
+    KnobBudget,
     LayoutOption,
     Modes,
     Parameter,
     PipelineName,
     find_target,
+    parse_beyond,
     parse_builders,
     parse_modes,
     parse_parameters,
@@ -48,6 +52,9 @@ def sweep(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
     builders: Builders = None,
     compute_cache: ComputeCache = False,
+    explicit: Explicit = None,
+    every_engine: EveryEngine = False,
+    knob_budget: KnobBudget = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN.zip", help="Write the run to a run file as well.")
     ] = None,
@@ -64,7 +71,12 @@ def sweep(
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
-    options = SweepOptions(modes=parse_modes(modes), seed=parse_seed(seed), compute_cache=compute_cache)
+    options = SweepOptions(
+        modes=parse_modes(modes),
+        seed=parse_seed(seed),
+        compute_cache=compute_cache,
+        **parse_beyond(explicit, every_engine, knob_budget),
+    )
     size, gpus = parse_builders(builders), list_gpus()
     if out is not None:
         check_writable(out)
