@@ -133,7 +133,7 @@ def compare(tensor: TensorSpec, got: Any, want: Any, scale: Scale, allowed: floa
         inf=inf,
         elements=tensor.elements,
         tolerance=allowed,
-        reference_dtype=str(want.dtype).removeprefix("torch."),
+        reference_dtype="float64" if want.dtype == torch.float64 else "float32",
     )
 
 

@@ -8,7 +8,8 @@ import torch
 
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType, Role, TensorSpec
-from engine.measure.data import draw, input_scales
+from engine.measure.data import draw_inputs
+from engine.records.options import DataKind
 
 POISON = {DataType.BF16: 0x7FDA, DataType.FP16: 0x7E5A, DataType.FP32: 0x7FC05A5A}
 """Bits of a quiet NaN with a payload of our own, by type: arithmetic gives NaNs with other payloads (0x7FFF, 0x7FFFFFFF
@@ -23,11 +24,12 @@ _BITS = {DataType.BF16: torch.int16, DataType.FP16: torch.int16, DataType.FP32: 
 class Buffers:
     """Everything a variant pack holds for one graph. Scalars are float32 tensors of the host, as cuDNN reads them."""
 
-    def __init__(self, spec: GraphSpec, seed: int, device: Any) -> None:
+    def __init__(
+        self, spec: GraphSpec, seed: int, device: Any, data: DataKind = DataKind.NORMAL, score_shift: float = 0.0
+    ) -> None:
         self.spec = spec
         self.device = torch.device(device)
-        scales = input_scales(spec)
-        self.inputs = {t.uid: draw(t, seed, scales[t.uid], self.device) for t in spec.with_role(Role.INPUT)}
+        self.inputs = draw_inputs(spec, seed, self.device, data, score_shift)
         self.outputs = {t.uid: empty(t, getattr(torch, t.dtype.torch_name), self.device) for t in spec.outputs}
         self.scalars = {t.uid: torch.full(t.dims, t.value, dtype=torch.float32) for t in spec.with_role(Role.SCALAR)}
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=self.device)

@@ -51,9 +51,9 @@ class Session:
     """
 
     def __init__(self, device: Device, spec: GraphSpec, options: SweepOptions, compares: bool = True) -> None:
-        self.device, self.spec = device, spec
+        self.device, self.spec, self._options = device, spec, options
         self.reference_dtype = _affordable(device, spec)
-        self.buffers = Buffers(spec, options.seed, device.torch_device)
+        self.buffers = Buffers(spec, options.seed, device.torch_device, options.data, options.score_shift)
         self._wanted: dict[int, Any] = {}
         if compares:
             self._wanted = reference(spec, self.buffers.values, self.reference_dtype)
@@ -155,10 +155,11 @@ class Session:
 
     def compare(self, outputs: Mapping[int, Any], *, unfused: bool) -> tuple[OutputAccuracy, ...]:
         """Outputs by uid, held against the reference."""
+        data, score_shift = self._options.data, self._options.score_shift
 
         def judge(tensor: TensorSpec) -> OutputAccuracy:
             scale = self._scales[tensor.uid]
-            allowed = tolerance(self.spec, scale, unfused=unfused)
+            allowed = tolerance(self.spec, scale, data=data, score_shift=score_shift, unfused=unfused)
             return compare(tensor, outputs[tensor.uid], self._wanted[tensor.uid], scale, allowed)
 
         return tuple(judge(tensor) for tensor in self.spec.outputs)

@@ -7,9 +7,13 @@ from enum import StrEnum
 from pydantic import BaseModel, Field
 
 from engine.graph.errors import invalid
+from engine.graph.operations import Attention
 from engine.graph.spec import GraphSpec
-from engine.graph.tensors import FROZEN
+from engine.graph.tensors import FROZEN, DataType
 from engine.records.plan import PlanIdentity
+
+LARGEST = {DataType.BF16: 3e38, DataType.FP16: 65504.0, DataType.FP32: 3e38}
+"""About the largest finite value of each type."""
 
 
 class Preset(StrEnum):
@@ -54,8 +58,22 @@ class SweepOptions(BaseModel):
     knob_budget: int = Field(default=0, ge=0, le=100_000)
 
 
+def shift_channels(head_dim: int) -> int:
+    """How many channels of q and k carry a shift of the scores: one in eight."""
+    return max(1, head_dim // 8)
+
+
 def check_options(options: SweepOptions, graph: GraphSpec) -> None:
     """Whether the options make sense for a graph; raises InvalidInput naming the option."""
-    if options.score_shift and not any(operation.kind == "attention" for operation in graph.operations):
+    if not options.score_shift:
+        return
+    shift, attentions = options.score_shift, [o for o in graph.operations if isinstance(o, Attention)]
+    if not attentions:
         rule = "only an attention has scores to shift."
-        raise invalid("score_shift", options.score_shift, rule, "Leave it at 0, or choose a pipeline with attention.")
+        raise invalid("score_shift", shift, rule, "Leave it at 0, or choose a pipeline with attention.")
+    for attention in attentions:
+        channels = shift_channels(graph.by_uid[attention.inputs["q"]].dims[-1])
+        most = abs(attention.scale) * channels * LARGEST[graph.io_dtype]
+        if abs(shift) > most:
+            rule = f"with a score scale of {attention.scale:g}, {graph.io_dtype} holds shifts up to {most:.4g}."
+            raise invalid("score_shift", shift, rule, "Use a smaller shift, a larger scale or bf16.")
