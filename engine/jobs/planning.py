@@ -15,9 +15,9 @@ from typing import Any
 
 from engine.graph.spec import GraphSpec
 from engine.jobs.endings import built, failure
+from engine.jobs.inspection import inspect_machine
 from engine.jobs.pool import BuilderPool, End, Reply
 from engine.jobs.unlisted import Beyond, Unlisted
-from engine.machine.driver import read_missing_libcuda
 from engine.machine.gpus import list_gpus
 from engine.plans.candidates import MODES, ModeListing, merge_listings
 from engine.plans.targets import Target
@@ -27,6 +27,7 @@ from engine.records.plan import PlanRecord, Stage, Status
 from engine.records.run import Refusal
 
 _REMEDIES = 3
+_NO_REMEDY = "The System page and `python -m engine env` show what this machine has."
 Sink = Callable[[PlanRecord, int, int], None]
 """Gets every record as it comes, in the calling thread: first all candidates as LISTED, then each one's end; with how
 many have ended so far, and how many there are."""
@@ -155,9 +156,9 @@ class _Planning:
                 self.remarks.append(f"Heuristics mode {mode} gave no answer: {reply.message}")
         if self._cancel.is_set():
             return None
-        if lost and not any(listing.plans for listing in listings):
-            raise _cannot_plan(lost[0])
         merged, refusal = merge_listings(listings)
+        if lost and not merged:
+            return self._blame(lost, refusal if listings else None)
         self.add(merged)
         return refusal
 
@@ -167,6 +168,15 @@ class _Planning:
         for record in records:
             self._done += record.status is not Status.LISTED
             self._sink(record, self._done, len(self._records))
+
+    def _blame(self, lost: list[Reply], refused: Refusal | None) -> Refusal:
+        """No plan, and modes that gave no answer: the machine's fault (raises CannotPlan), or, where its libraries are
+        in order, the graph's, over which cuDNN ended its own process."""
+        error = _cannot_plan(lost[0])
+        if error.remedy != _NO_REMEDY or any(reply.end is End.FAILED for reply in lost):
+            raise error
+        message = f"cuDNN could not be asked about this graph: {lost[0].message}"
+        return Refusal(message=message, reasons=(*self.remarks, *(refused.reasons if refused else ())))
 
     def accepted(self, variants: Sequence[Variant], modes: Sequence[str]) -> list[Variant]:
         """The first few of ``variants`` that have a plan: in the mode that is asked first or, where none has, in the
@@ -232,10 +242,10 @@ def _changed(record: PlanRecord, changes: dict[str, Any]) -> PlanRecord:
 
 
 def _cannot_plan(reply: Reply) -> CannotPlan:
-    missing = read_missing_libcuda()
-    if missing is not None and reply.end is End.FAILED:
-        return CannotPlan(reply.message, f"{missing.reason}. Run: {missing.remedy}")
-    return CannotPlan(reply.message, "The System page (python -m engine env) shows what this machine has.")
+    """With what is wrong with this machine's libraries: a missing one ends or disables every builder."""
+    problems = inspect_machine().problems
+    remedy = " ".join(f"{library.name}: {library.problem}. Run: {library.remedy}." for library in problems)
+    return CannotPlan(reply.message, remedy or _NO_REMEDY)
 
 
 def _ignore(record: PlanRecord, done: int, total: int) -> None:
