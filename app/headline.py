@@ -106,7 +106,8 @@ def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None,
     if torch is not None:
         compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)})")
     if compared:
-        parts.append(f"the best is {' and '.join(compared)}")
+        best = "the best that meets the constraints" if hot.constraints.demands else "the best"
+        parts.append(f"{best} is {' and '.join(compared)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
@@ -146,7 +147,9 @@ def _picks(hot: Verdict) -> str:
             continue
         status = str(pick.status).replace("_", " ")
         words = "ties" if pick.ties else status if pick.regret is None else f"{fmt_ratio(pick.regret)} the best"
-        costs.append(f"{pick.mode}: {'wins' if pick.key == hot.winner else words}")
+        costs.append(
+            f"{pick.mode}: {'wins' if pick.key == hot.winner else words}{'' if pick.admitted else ' (excluded)'}"
+        )
     return ", ".join(costs)
 
 

@@ -86,6 +86,9 @@ def _change(judged: Judged, hot: Verdict) -> Finding:
         return Finding("Regimes", change_sentence(judged.change, hot.names))
     if hot.winner is None:
         return Finding("Regimes", "Without a winner there is nothing to compare.")
+    if len(judged.verdicts) > 1:
+        text = "The plans that meet the constraints were measured in one regime only, so there is nothing to compare."
+        return Finding("Regimes", text)
     return Finding("Regimes", "Only one regime was measured.")
 
 

@@ -119,7 +119,8 @@ def test_baseline_and_samples() -> None:
     baseline = baseline_times(run)
     assert baseline is not None
     assert baseline.name == "torch eager"
-    assert baseline.hot.median_us == pytest.approx(130)
+    assert baseline.regimes["hot"].median_us == pytest.approx(130)
+    assert list(baseline.regimes) == ["hot", "cold", "host"], "what was not timed is left out"
     assert baseline_times(run.model_copy(update={"baseline": None})) is None
     timings = run.plans[0].timings
     assert timings is not None

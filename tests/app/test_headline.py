@@ -43,12 +43,12 @@ def test_every_mode_says_what_its_first_pick_costs():
 def test_plans_that_tie_are_said_to_tie():
     outcome = said([ok_plan(1, 80.0, modes={"A": 0}, workspace_bytes=64), ok_plan(2, 80.3), ok_plan(3, 99.0)])
     assert outcome.sentence.startswith(
-        "2 plans tie hot at 80.0 to 80.3 µs; eng2 is chosen among them for the smallest "
+        "2 plans tie hot at 80.00 to 80.30 µs; eng2 is chosen among them for the smallest "
     )
     assert "The heuristics' first pick ties;" in outcome.sentence
     lead = outcome.figures[0]
     assert (lead.label, lead.value) == ("2 plans tie", "80.30 µs")
-    assert lead.beside == "eng2, chosen for the smallest workspace, 95 % interval 79.8 to 80.8 µs"
+    assert lead.beside == "eng2, chosen for the smallest workspace, 95 % interval 80.02 to 80.58 µs"
 
 
 def test_constraints_that_nothing_meets_are_said_to():
