@@ -48,6 +48,8 @@ def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
         "engine_id": plan.identity.engine_id,
         "knobs": dict(plan.identity.knobs),
         "modes": dict(plan.modes),
+        "origin": plan.origin.value,
+        "engine_name": plan.engine_name,
         "workspace_bytes": plan.workspace_bytes,
         "behavior_notes": list(plan.behavior_notes),
         "numerical_notes": list(plan.numerical_notes),

@@ -9,6 +9,7 @@ from typing import Any
 from engine.cli.output import print_facts, print_table, say
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType
+from engine.plans.names import engine_label
 from engine.records.arithmetic import EXPLANATION, arithmetic, seen_arithmetic
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord, Status
@@ -23,7 +24,8 @@ def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
     rows = [
         (
             plan.plan_name,
-            " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
+            engine_label(plan),
+            _offered(plan),
             plan.status,
             None if plan.workspace_bytes is None else f"{plan.workspace_bytes:,}",
             None if plan.build_ms is None else f"{plan.build_ms:.1f}",
@@ -32,7 +34,7 @@ def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
         )
         for plan in plans
     ]
-    header = ("plan", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes")
+    header = ("plan", "kernel", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes")
     print_table((*header, "multiplies in") if fp32 else header, rows)
     if fp32:
         print(f"\n{EXPLANATION}")
@@ -62,7 +64,8 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
         rows.append(
             (
                 plan.plan_name,
-                " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
+                engine_label(plan),
+                _offered(plan),
                 *_medians(plan.timings),
                 _worst(plan.accuracy),
                 number(plan.build_ms),
@@ -75,8 +78,19 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
     if (base := run.baseline) and base.timings:
         multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy)] if fp32 else []
         error = _worst(base.accuracy)
-        rows.append((base.name, None, *_medians(base.timings), error, None, None, None, *multiplies, "baseline"))
-    header = ["plan", "modes", "hot_us", "cold_us", "host_us", "max_rel", "build_ms", "load_ms", "workspace_bytes"]
+        rows.append((base.name, None, None, *_medians(base.timings), error, None, None, None, *multiplies, "baseline"))
+    header = [
+        "plan",
+        "kernel",
+        "modes",
+        "hot_us",
+        "cold_us",
+        "host_us",
+        "max_rel",
+        "build_ms",
+        "load_ms",
+        "workspace_bytes",
+    ]
     print_table([*header, *(["multiplies in"] if fp32 else []), ""], rows)
 
 
@@ -105,6 +119,11 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
         ]
     )
     say_messages(run.timed())
+
+
+def _offered(plan: PlanRecord) -> str:
+    """Which heuristics modes list it, and where in their lists; what else brought it where none does."""
+    return " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()) or plan.origin.value
 
 
 def _medians(timings: Timings | None) -> tuple[str | None, ...]:

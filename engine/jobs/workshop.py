@@ -17,6 +17,7 @@ from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.request import Progress
 from engine.jobs.snapshots import JobState
 from engine.jobs.sweep import run_sweep
+from engine.jobs.unlisted import Beyond
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunStatus
 from engine.runs.store import Store, StoreError
@@ -117,6 +118,7 @@ class Workshop:
             build=request.build,
             sink=account.take,
             cancel=job.cancel,
+            beyond=Beyond.of(request.options),
         )
         plans = outcome.plans
         message = "cuDNN has no plan for this graph" if outcome.refusal else _verdict(plans, request.build)

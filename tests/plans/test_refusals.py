@@ -7,7 +7,8 @@ from engine.plans.refusals import condense, engine_blocks, innermost_reason, ref
 
 ROUTER = (
     "no engine — python or backend — proposed a plan for this graph (the backend declined: {}; python engines "
-    "declined: sdpa_fwd_prefill_sm100: requires SM100-106; current device is None; sdpa_fwd_prefill_sm90: requires SM90-90)"
+    "declined: sdpa_fwd_prefill_sm100: requires SM100-106; current device is None; "
+    "sdpa_fwd_prefill_sm90: requires SM90-90)"
 )
 WRAPPED = """Warning: CUDNN_STATUS_NOT_SUPPORTED_LAYOUT; Reason: check_node_support_fort(node_ptr)
 Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: (CUDNN_STATUS_NOT_INITIALIZED == status) || \
