@@ -237,6 +237,11 @@ def _print_comparisons(found: list[Comparison]) -> None:
                     f"{floor.build_s:.2f} s build of {floor.slowest_plan} alone, {floor.survivors_s:.2f} s samples,",
                 ),
                 ("", f"{floor.others_s:.2f} s one execution of each other plan"),
+                (
+                    "beside",
+                    f"data and reference {_seconds(one.prepare_s)} s, comparing {_seconds(one.phases.check_s)} s,",
+                ),
+                ("", f"screening {_seconds(one.phases.screen_s)} s, while plans were built"),
                 ("afterwards", _afterwards(one)),
             ]
         )

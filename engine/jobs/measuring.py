@@ -87,6 +87,8 @@ class GpuWorker:
         self._environment: Environment | None = None
         self._losses = 0
         self.loaded: set[str] = set()
+        self.prepare_s: float | None = None
+        """What preparing took the process, once it is prepared."""
 
     @property
     def process(self) -> Conversation:
@@ -200,9 +202,11 @@ class GpuWorker:
             self._environment = read(Environment, answer.get("environment"))
             self._asked_environment = None
         if self._asked_prepare not in (None, _PREPARED):
-            if process.told(self._asked_prepare, timeout_s) is None:
+            answer = process.told(self._asked_prepare, timeout_s)
+            if answer is None:
                 process.check(self._asked_prepare, deadlines.prepare_s)
                 return False
+            self.prepare_s = answer.get("seconds")
             self._asked_prepare = _PREPARED
             self._losses = 0
         return True

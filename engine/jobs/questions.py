@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,9 +50,11 @@ class Blamed(RuntimeError):
 def prepare(device: Device, request: Content, channel: Channel) -> tuple[Questions, Content]:
     """Data and reference of a graph, and what the parent is told of them."""
     spec, options = parse(GraphSpec, request["graph"]), parse(SweepOptions, request["options"])
+    began = time.monotonic()
     session = Session(device, spec, options, compares=bool(request.get("compares", True)))
     dtype = str(session.reference_dtype).removeprefix("torch.")
-    told = {"reference_dtype": dtype, "bytes": sum(tensor.nbytes for tensor in spec.real)}
+    told: Content = {"reference_dtype": dtype, "bytes": sum(tensor.nbytes for tensor in spec.real)}
+    told["seconds"] = time.monotonic() - began
     return Questions(session, channel), told
 
 
