@@ -25,6 +25,7 @@ from engine.plans.targets import Target
 DEADLINE_S = 180.0
 LARGEST = 16
 _MEMORY_PER_BUILDER = 768 << 20  # Resident after the five pipelines were built in one process: 690 MiB.
+_CONTEXT_BYTES = 512 << 20  # Of device memory, what a CUDA context with cuDNN loaded takes.
 _POLL_S = 0.1
 _IDLE_S = 120.0
 _log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class BuilderPool:
         environment: Mapping[str, str] | None = None,
         ready_for: Target | None = None,
     ) -> None:
-        self.size = size or default_size()
+        self.size = size or default_size(ready_for if gpu_uuid else None)
         self.compute_cache = compute_cache
         self.gpu_uuid = gpu_uuid
         self._deadline_s = deadline_s
@@ -102,7 +103,9 @@ class BuilderPool:
 
     @classmethod
     def for_target(cls, target: Target, size: int | None = None, *, compute_cache: bool = False) -> BuilderPool:
-        """A pool whose processes see the target's GPU, where it is one of this machine."""
+        """A pool whose processes see the target's GPU, where it is one of this machine. They get ready with the first
+        request."""
+        size = size or default_size(target if target.is_local else None)
         return cls(size, compute_cache=compute_cache, gpu_uuid=target.gpu_uuid)
 
     def start(self) -> BuilderPool:
@@ -301,10 +304,13 @@ class _Span:
 _activity = _Activity()
 
 
-def default_size() -> int:
-    """One builder per core this process may use, at most 16, and no more than the free memory carries."""
-    cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, LARGEST, _available_memory() // _MEMORY_PER_BUILDER))
+def default_size(local: Target | None = None) -> int:
+    """One builder per core this process may use, at most 16, and no more than the free memory carries; nor, where they
+    hold contexts on a GPU of this machine, than leaves seven eighths of its memory to others."""
+    carried = [len(os.sched_getaffinity(0)), LARGEST, _available_memory() // _MEMORY_PER_BUILDER]
+    if local is not None:
+        carried.append(local.info.memory_bytes // 8 // _CONTEXT_BYTES)
+    return max(1, min(carried))
 
 
 def _available_memory() -> int:

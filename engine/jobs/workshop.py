@@ -83,7 +83,11 @@ class Workshop:
         if self._pool is None or self._pool_is_for != wanted:
             self.rest()
             self._pool = BuilderPool(
-                self._settings.builders, compute_cache=cache, gpu_uuid=uuid, module=self._settings.builder_module
+                self._settings.builders,
+                compute_cache=cache,
+                gpu_uuid=uuid,
+                module=self._settings.builder_module,
+                ready_for=request.target if uuid else None,
             )
             self._pool_is_for = wanted
         return self._pool
