@@ -19,12 +19,12 @@ from engine.records.timings import Timings
 
 def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
     """A table of plans, and how many ended how; what each multiplies in where the graph is fp32."""
-    fp32 = graph.io_dtype is DataType.FP32
+    fp32, named = graph.io_dtype is DataType.FP32, any(map(engine_label, plans))
     print()
     rows = [
         (
             plan.plan_name,
-            engine_label(plan),
+            *([engine_label(plan)] if named else []),
             _offered(plan),
             plan.status,
             None if plan.workspace_bytes is None else f"{plan.workspace_bytes:,}",
@@ -34,8 +34,8 @@ def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
         )
         for plan in plans
     ]
-    header = ("plan", "kernel", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes")
-    print_table((*header, "multiplies in") if fp32 else header, rows)
+    header = ["plan", *(["kernel"] if named else []), "modes", "status", "workspace_bytes", "build_ms", "blob_bytes"]
+    print_table([*header, *(["multiplies in"] if fp32 else [])], rows)
     if fp32:
         print(f"\n{EXPLANATION}")
     print("\n" + ", ".join(f"{count} {status}" for status, count in Counter(plan.status for plan in plans).items()))
@@ -57,14 +57,14 @@ def say_messages(plans: Sequence[PlanRecord]) -> None:
 def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
     """Measured plans, the fastest first, and what torch took."""
     picked = {pick.key: [m for m, p in run.first_picks().items() if p == pick] for pick in run.first_picks().values()}
-    fp32 = run.graph.io_dtype is DataType.FP32
+    fp32, named = run.graph.io_dtype is DataType.FP32, any(map(engine_label, timed))
     print()
     rows: list[tuple[Any, ...]] = []
     for plan in timed:
         rows.append(
             (
                 plan.plan_name,
-                engine_label(plan),
+                *([engine_label(plan)] if named else []),
                 _offered(plan),
                 *_medians(plan.timings),
                 _worst(plan.accuracy),
@@ -78,19 +78,22 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
     if (base := run.baseline) and base.timings:
         multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy)] if fp32 else []
         error = _worst(base.accuracy)
-        rows.append((base.name, None, None, *_medians(base.timings), error, None, None, None, *multiplies, "baseline"))
-    header = [
-        "plan",
-        "kernel",
-        "modes",
-        "hot_us",
-        "cold_us",
-        "host_us",
-        "max_rel",
-        "build_ms",
-        "load_ms",
-        "workspace_bytes",
-    ]
+        rows.append(
+            (
+                base.name,
+                *([None] if named else []),
+                None,
+                *_medians(base.timings),
+                error,
+                None,
+                None,
+                None,
+                *multiplies,
+                "baseline",
+            )
+        )
+    measured = ("hot_us", "cold_us", "host_us", "max_rel", "build_ms", "load_ms", "workspace_bytes")
+    header = ["plan", *(["kernel"] if named else []), "modes", *measured]
     print_table([*header, *(["multiplies in"] if fp32 else []), ""], rows)
 
 
