@@ -32,8 +32,8 @@ class Deadlines:
     """How long the measuring process may be silent, in seconds.
 
     ``start_s``: importing torch from a cold disk and making the CUDA context; ``prepare_s``: data and float64 reference
-    of the largest graph; the others per plan. A plan executes once in ``execute_s``; in ``time_s`` a few times, or once
-    each of all plans, with a hang noticed by the process itself long before.
+    of the largest graph; the others per plan. A plan executes once in ``execute_s`` and some dozen times in ``time_s``.
+    ``rounds_s``: once around all plans, where the process itself notices a hang long before.
     """
 
     start_s: float = 180.0
@@ -41,7 +41,8 @@ class Deadlines:
     load_s: float = 60.0
     execute_s: float = 30.0
     check_s: float = 120.0
-    time_s: float = 300.0
+    time_s: float = 120.0
+    rounds_s: float = 600.0
 
     @property
     def stages(self) -> dict[str, float]:
@@ -153,7 +154,7 @@ class GpuWorker:
         try:
             process = self.process
             number = process.ask(op, on_part, **content)
-            answer = process.answer(number, self.deadlines.time_s, self.deadlines.stages)
+            answer = process.answer(number, self.deadlines.rounds_s, self.deadlines.stages)
         except (Lost, Declined) as error:
             raise self.setback(error) from None
         if answer.get("restart"):

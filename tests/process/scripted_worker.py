@@ -94,7 +94,7 @@ class Worker:
 
     def rounds(self, request):
         rule = request["rule"]
-        left = {key: rule["least"] - request["before"][key]["count"] for key in request["executions"]}
+        left = {key: rule["least"] - request["before"].get(key, {"count": 0})["count"] for key in request["executions"]}
         assert set(left) <= set(self.loaded)
         for part in range(PARTS):
             act = self.script.act("rounds", self.channel)
