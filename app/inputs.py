@@ -93,16 +93,11 @@ def _pick_target(state: ExploreState) -> Target:
         target, error = next(iter(known.values())), wrong
     words = distinct({name: _target_words(one) for name, one in known.items()})
     session.follow("target", target.info.name)
-    with st.container(width=430, gap="xxsmall"):
-        st.selectbox(
-            "Target",
-            list(words),
-            format_func=words.__getitem__,
-            key="target",
-            on_change=_switch_target,
-        )
-        if error is not None:
-            render_errors(error.errors)
+    st.selectbox(
+        "Target", list(words), format_func=words.__getitem__, key="target", on_change=_switch_target, width=430
+    )
+    if error is not None:
+        render_errors(error.errors, width=form.MESSAGE)
     other = st.popover("Another GPU", icon=":material/upload_file:", key="another-gpu", on_change="rerun")
     if other.open:
         with other:

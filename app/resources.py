@@ -100,24 +100,24 @@ def upload_target(data: bytes) -> Target:
     return target
 
 
-def load_run(run_id: str) -> RunRecord:
+@dataclass(frozen=True)
+class Loaded:
+    """A run, its plans as a table, and what changes when the run does. Shared: not to be written to."""
+
+    run: RunRecord
+    frame: pd.DataFrame
+    version: tuple[int, int]
+
+
+def load_run(run_id: str) -> Loaded:
     """A run, parsed once per change of it; raises InvalidInput where there is none of this id."""
-    return _run(run_id, resources().library.change_token(run_id))
+    return _loaded(run_id, resources().library.change_token(run_id))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _run(run_id: str, token: tuple[int, int]) -> RunRecord:
-    return resources().library.get(run_id)
-
-
-def load_frame(run_id: str) -> pd.DataFrame:
-    """The run's plans as a table, made once per change of it. Shared: not to be written to."""
-    return _frame(run_id, resources().library.change_token(run_id))
-
-
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _frame(run_id: str, token: tuple[int, int]) -> pd.DataFrame:
-    return plans_frame(_run(run_id, token))
+def _loaded(run_id: str, version: tuple[int, int]) -> Loaded:
+    run = resources().library.get(run_id)
+    return Loaded(run, plans_frame(run), version)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import streamlit as st
 
 from app import job_view, resources, session
@@ -59,7 +61,7 @@ def render_controls(asked: Asked) -> None:
             st.caption("Off, build times are honest cold ones. The same seed gives the same data.")
     render_errors(st.session_state.get(_WRONG, ()))
     if reason:
-        st.caption(reason)
+        st.html(f'<span class="ps-faint">{escape(reason)}</span>', width="content")
 
 
 def _start(asked: Asked) -> None:

@@ -91,7 +91,7 @@ export default function (component) {
     root.drawn = drawn;
     // After the first paint: the table stands below a chart, which should not wait for it.
     if (table.tBodies[0]) fill();
-    else setTimeout(fill, 60);
+    else (window.requestIdleCallback ?? setTimeout)(fill, { timeout: 500 });
   } else mark(data.selected);
 
   const pick = (key) => {

@@ -68,17 +68,12 @@ def _switch_source() -> None:
 def _open(summary: RunSummary) -> tuple[Shown | None, Provenance]:
     library = resources.resources().library
     try:
-        run = resources.load_run(summary.id)
+        loaded = resources.load_run(summary.id)
     except (InvalidInput, StoreError) as error:
         st.error(escaped(str(error)))
         return None, PLANNED
-    shown = Shown(
-        run,
-        library.change_token(summary.id),
-        resources.load_frame(summary.id),
-        lambda sha256: library.blob(summary.id, sha256),
-    )
-    return shown, provenance(run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
+    shown = Shown(loaded.run, loaded.version, loaded.frame, lambda sha256: library.blob(summary.id, sha256))
+    return shown, provenance(loaded.run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
 
 
 # -- Planning here
