@@ -138,8 +138,9 @@ class Questions:
 
 
 def rounds_parts(told: Sequence[Round], executions: Mapping[str, int]) -> Iterator[Content]:
-    """Rounds as JSON, so many plans in each part: ``states``, one per round (null where the GPU does not tell); ``kept`` by plan: ``data`` as in
-    Samples, the ``executions`` of each, and the ``rounds`` they are of; ``set_aside`` by plan: how many were."""
+    """Rounds as JSON, so many plans in each part: ``states``, one per round (null where the GPU does not tell);
+    ``kept`` by plan: ``data`` as in Samples, the ``executions`` of each, and the ``rounds`` they are of; ``set_aside``
+    by plan: how many were."""
     kept: dict[str, tuple[list[float], list[int]]] = {}
     set_aside: dict[str, int] = {}
     for number, one in enumerate(told):

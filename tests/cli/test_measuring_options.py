@@ -9,7 +9,8 @@ from engine.records.options import DataKind, Preset, SweepOptions
 
 
 @pytest.mark.parametrize(
-    ("text", "bytes_"), [("0", 0), ("131", 131), ("64M", 64 << 20), ("64 MiB".replace(" ", ""), 64 << 20), ("2g", 2 << 30)]
+    ("text", "bytes_"),
+    [("0", 0), ("131", 131), ("64M", 64 << 20), ("64 MiB".replace(" ", ""), 64 << 20), ("2g", 2 << 30)],
 )
 def test_sizes(text, bytes_):
     assert parse_bytes(text) == bytes_

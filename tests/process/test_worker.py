@@ -15,8 +15,8 @@ from engine.jobs.questions import Questions, rounds_parts
 from engine.jobs.sampling import decode
 from engine.jobs.worker import Worker
 from engine.measure import sampling
-from engine.measure.screening import Rule
 from engine.measure.sampling import Round
+from engine.measure.screening import Rule
 from engine.records.environment import Environment
 from engine.records.gpu_state import GpuState
 from tests.measure.simulated_gpu import simulate
