@@ -71,12 +71,12 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
                 number(plan.build_ms),
                 number(plan.deserialize_ms),
                 f"{plan.workspace_bytes or 0:,}",
-                *([arithmetic(run.graph.io_dtype, plan)] if fp32 else []),
+                *([arithmetic(run.graph.io_dtype, plan, run.options.data)] if fp32 else []),
                 f"first pick of {', '.join(picked[plan.key])}" if plan.key in picked else "",
             )
         )
     if (base := run.baseline) and base.timings:
-        multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy)] if fp32 else []
+        multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy, run.options.data)] if fp32 else []
         error = _worst(base.accuracy)
         rows.append(
             (

@@ -44,9 +44,9 @@ add; 8 is what the largest of many elements needs over the rms."""
 TRUNCATION = 2.0**-26
 """Per product summed. Tensor cores cut what does not fit while they add, always towards zero, so what is lost adds up:
 half of the last of 22 bits of the sum so far, which is half the whole on average, at most every eighth product (TF32;
-sixteenth, bf16 and fp16). Above 10,000 products it outweighs the random part. It holds for sums that only grow, as those
-of positive data do, as for those that cancel. Emulated, up to 65,536 products: 0.6 of both parts together with every
-sixteenth, 1.1 with every eighth, where the allowance for TF32 is larger by far."""
+sixteenth, bf16 and fp16). Above 10,000 products it outweighs the random part. It holds for sums that only grow, as
+those of positive data do, as for those that cancel. Emulated, up to 65,536 products: 0.6 of both parts together with
+every sixteenth, 1.1 with every eighth, where the allowance for TF32 is larger by far."""
 
 SCORES = 4.0 * 2.0**-22
 """What shifted scores are off by, in shares of the shift: they are sums that pass through the shift's magnitude, in
