@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.links import ExploreState, differing
-from app.theme import NOTHING, fmt_date, fmt_ratio, fmt_us
+from app.theme import NOTHING, fmt_date, fmt_us
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.jobs.snapshots import JobSnapshot, JobState
@@ -57,7 +57,8 @@ def best_text(run: RunSummary) -> str:
     """A run's outcome in a line."""
     if run.best_us is None:
         return NOTHING
-    return f"{fmt_us(run.best_us)}, {fmt_ratio(run.speedup_vs_torch)} torch"
+    torch = f", torch eager {fmt_us(run.torch_us)}" if run.torch_us is not None else ""
+    return f"best plan {fmt_us(run.best_us)}{torch}"
 
 
 def planned_run(job: JobSnapshot, graph: GraphSpec) -> RunRecord | None:

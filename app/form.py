@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from app import session
 from app.links import TEXT_LIMIT, differing
 from app.notices import render_errors
 from engine.graph.errors import FieldError, InvalidInput
@@ -90,11 +91,12 @@ def render_form(chosen: Pipeline[Any], texts: Mapping[str, str], beside: Mapping
 
 
 def typed(chosen: Pipeline[Any], texts: Mapping[str, str]) -> dict[str, str]:
-    """What stands in the fields now; ``texts`` where a field has not been drawn yet."""
-    return {
-        field.letter: _text(field, st.session_state.get(_key(chosen, field), texts[field.letter]))
-        for field in chosen.fields()
-    }
+    """What stands in the fields now; ``texts`` where a field has not been drawn yet, or the browser has lost it."""
+    given = {}
+    for field in chosen.fields():
+        value = st.session_state.get(_key(chosen, field))
+        given[field.letter] = texts[field.letter] if value is None else text_of(value)
+    return given
 
 
 def forget(chosen: Pipeline[Any]) -> None:
@@ -105,20 +107,20 @@ def forget(chosen: Pipeline[Any]) -> None:
 
 def _ask(chosen: Pipeline[Any], field: ParameterField, text: str) -> None:
     key, label = _key(chosen, field), _label(field)
+    if st.session_state.get(key) is None:
+        st.session_state[key] = _value(field, text)
     if field.kind == "bool":
-        st.session_state.setdefault(key, text.lower() in ("on", "true", "1", "yes"))
-        st.toggle(label, key=key)
+        st.toggle(label, key=key, on_change=session.act)
     elif field.kind == "choice":
-        st.session_state.setdefault(key, text if text in field.choices else text_of(field.default))
         if len(field.choices) <= 4:
-            st.segmented_control(label, field.choices, key=key, required=True)
+            st.segmented_control(label, field.choices, key=key, required=True, on_change=session.act)
         else:
-            st.selectbox(label, field.choices, key=key, width=150)
+            st.selectbox(label, field.choices, key=key, width=150, on_change=session.act)
     else:
-        st.session_state.setdefault(key, text)
         st.text_input(
             label,
             key=key,
+            on_change=session.act,
             max_chars=TEXT_LIMIT,
             autocomplete="off",
             placeholder=text_of(field.default) or "default",
@@ -136,7 +138,10 @@ def _key(chosen: Pipeline[Any], field: ParameterField) -> str:
     return f"{chosen.name}-{field.letter}"
 
 
-def _text(field: ParameterField, value: Any) -> str:
-    if field.kind == "bool" and isinstance(value, bool):
-        return text_of(value)
-    return str(value or "")
+def _value(field: ParameterField, text: str) -> str | bool:
+    """What the widget of a field holds for a text; the default where it cannot hold a wrong one."""
+    if field.kind == "bool":
+        return text.lower() in ("on", "true", "1", "yes")
+    if field.kind == "choice" and text not in field.choices:
+        return text_of(field.default)
+    return text

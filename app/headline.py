@@ -17,9 +17,11 @@ from app.theme import (
     fmt_us,
 )
 from engine.graph.roofline import roofline
+from engine.records.arithmetic import arithmetic
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
 
+_TF32 = "TF32 keeps 10 bits of mantissa: errors of 1e-3, where float32 has 1e-6"
 _ORIGIN_COLOURS = {"blue": "#3b74d8", "green": FASTEST_COLOUR, "orange": FIRST_PICK_COLOUR, "gray": OTHER_COLOUR}
 
 
@@ -67,8 +69,8 @@ def headline(run: RunRecord) -> Headline:
         compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)})")
     if compared:
         parts.append(" and ".join(compared))
-    figures = [Figure("Fastest plan", fmt_us(best_us), best.plan_name), *_versus(run, best, best_us, torch, name)]
-    return Headline("; ".join(parts) + ".", (*figures, *_share(run, best_us)))
+    figures = [Figure("Fastest plan", fmt_us(best_us), best.plan_name), *_versus(run, best_us, torch, name)]
+    return Headline("; ".join(parts) + ".", (*figures, *_share(run, best_us), *_multiplies(run, best)))
 
 
 def headline_html(said: Headline, origin: Provenance) -> str:
@@ -76,27 +78,35 @@ def headline_html(said: Headline, origin: Provenance) -> str:
     colour = f"--origin: {_ORIGIN_COLOURS.get(origin.colour, 'currentColor')};"
     lead = f'<span class="ps-origin" style="{colour}">{escape(origin.label)}</span>{escape(said.sentence)}'
     figures = "".join(
-        f"<div><dt>{escape(figure.label)}</dt>"
-        f'<dd class="value">{escape(figure.value)}</dd><dd class="beside">{escape(figure.beside)}</dd></div>'
+        f'<div><div class="label">{escape(figure.label)}</div>'
+        f'<div class="value">{escape(figure.value)}</div><div class="beside">{escape(figure.beside)}</div></div>'
         for figure in said.figures
     )
-    return f'<div>{lead}</div><dl class="ps-figures">{figures}</dl>' if figures else f"<div>{lead}</div>"
+    return f'<div>{lead}</div><div class="ps-figures">{figures}</div>' if figures else f"<div>{lead}</div>"
 
 
-def _versus(run: RunRecord, best: PlanRecord, best_us: float, torch: float | None, name: str) -> list[Figure]:
+def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> list[Figure]:
     pick, pick_us = run.first_pick, hot_us(run.first_pick)
     figures = []
     if pick is not None:
-        same = "is the fastest plan" if pick.key == best.key else None
-        ended = f"ended as {_status(pick)}" if pick_us is None else f"{fmt_ratio(pick_us / best_us)} the fastest"
-        figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), same or ended))
+        figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(run)))
     if torch is not None:
         beside = f"{fmt_ratio(torch / best_us)} the fastest"
-        figures.append(Figure(name, fmt_us(torch), beside if torch >= best_us else f"{beside}: {name} wins"))
+        wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
+        figures.append(Figure(name, fmt_us(torch), beside + wins))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
     return figures
+
+
+def _picks(run: RunRecord) -> str:
+    """What each heuristics mode's own first pick costs, in times of the fastest plan."""
+    costs = []
+    for mode, pick in run.first_picks().items():
+        regret = run.regret(pick)
+        costs.append(f"{mode}: {_status(pick) if regret is None else f'{fmt_ratio(regret)} the fastest'}")
+    return ", ".join(costs)
 
 
 def _share(run: RunRecord, best_us: float) -> list[Figure]:
@@ -107,6 +117,12 @@ def _share(run: RunRecord, best_us: float) -> list[Figure]:
         return [Figure("Rate of the fastest", f"{tflops:,.0f} TFLOP/s", "this GPU's specification is not listed")]
     beside = f"{tflops:,.0f} TFLOP/s, {ceiling.bound} bound, by public specification"
     return [Figure("Share of the roofline", fmt_percent(ceiling.floor_us / best_us), beside)]
+
+
+def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
+    """What an fp32 graph's fastest plan multiplies in: the first thing to know of its error, and of its speed."""
+    found = arithmetic(run.graph.io_dtype, best)
+    return [] if found is None else [Figure("fp32 is multiplied in", found.value.split(",")[0], _TF32)]
 
 
 def _unmeasured(run: RunRecord) -> Headline:
@@ -120,7 +136,7 @@ def _unmeasured(run: RunRecord) -> Headline:
         times = sorted(plan.build_ms for plan in built if plan.build_ms is not None)
         figures.append(Figure("Plans built", f"{len(built)} of {len(run.plans)}", f"{len(failed)} failed"))
         if pick is not None:
-            figures.append(Figure("Heuristics' first pick", pick.plan_name, f"engine {pick.identity.engine_id}"))
+            figures.append(Figure("Heuristics' first pick", f"engine {pick.identity.engine_id}", pick.plan_name))
         if times:
             figures.append(Figure("Build", fmt_ms(times[len(times) // 2]), f"median; longest {fmt_ms(times[-1])}"))
         sizes = [plan.workspace_bytes for plan in built if plan.workspace_bytes is not None]
@@ -132,7 +148,9 @@ def _unmeasured(run: RunRecord) -> Headline:
 
 
 def _faster(ratio: float) -> str:
-    """ "1.28x faster than"; a loss is said as one."""
+    """In words like "1.28x faster than": a loss is said as one, and half a percent is no difference."""
+    if abs(ratio - 1) < 0.005:
+        return "as fast as"
     if ratio >= 1:
         return f"{fmt_ratio(ratio)} faster than"
     return f"{fmt_ratio(1 / ratio)} slower than"

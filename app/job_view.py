@@ -64,7 +64,7 @@ def progress_text(job: JobSnapshot) -> str:
         waits = f"{job.position} before it" if job.position else "next"
         return f"{_word(job)} of {escaped(job.pipeline)}: waits in the queue, {waits}"
     parts = [f"{_word(job)}: {escaped(job.message)}" if job.message else _word(job)]
-    if job.total:
+    if job.total and job.kind is RunKind.SWEEP:
         parts.append(f"{job.done} of {job.total} steps")
     failed = len(job.plans) - job.count(Status.OK, Status.LISTED)
     if failed:

@@ -54,7 +54,7 @@ def find_plan(run: RunRecord, key: str) -> PlanRecord | None:
 
 def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
-    st.html(facts_html(plan.plan_name, plan_facts(plan)))
+    st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype)))
     render_download(shown, plan)
     samples = getattr(plan.timings, regime) if plan.timings is not None else None
     if plan.timings is not None and samples is not None:
@@ -74,7 +74,7 @@ def render_download(shown: Shown, plan: PlanRecord) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.download_button(
             "Download plan",
-            data=lambda: _bundle(shown, plan),
+            data=lambda: plan_bundle(shown, plan),
             file_name=file_name(shown.run, plan),
             mime="application/zip",
             icon=":material/download:",
@@ -94,7 +94,8 @@ def _no_download(plan: PlanRecord) -> str:
     return "" if plan.blob_sha256 else "Its serialized form was not kept."
 
 
-def _bundle(shown: Shown, plan: PlanRecord) -> bytes:
+def plan_bundle(shown: Shown, plan: PlanRecord) -> bytes:
+    """The file that hands the plan over."""
     try:
         return bundle(shown.run, plan, shown.blob(plan.blob_sha256 or ""))
     except StoreError as error:

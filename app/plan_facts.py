@@ -12,6 +12,9 @@ from app.theme import (
     fmt_ms,
     fmt_us,
 )
+from engine.graph.tensors import DataType
+from engine.records.arithmetic import arithmetic
+from engine.records.gpu_state import GpuState
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord
 
@@ -20,8 +23,8 @@ REGIME_WORDS = {"hot": "GPU, hot", "cold": "GPU, L2 flushed", "host": "host, per
 Fact = tuple[str, str]
 
 
-def plan_facts(plan: PlanRecord) -> list[Fact]:
-    """Outcome, identity, how it was offered, what it needs, what it was seen to do."""
+def plan_facts(plan: PlanRecord, io_dtype: DataType) -> list[Fact]:
+    """Outcome, identity, how it was offered, what it needs, what it was seen to do. ``io_dtype``: the graph's."""
     facts = [("outcome", STATUS_STYLES[plan.status].text)]
     if plan.message:
         facts += [("at stage", str(plan.stage)), ("message", plan.message)]
@@ -30,6 +33,8 @@ def plan_facts(plan: PlanRecord) -> list[Fact]:
     facts += [("listed by", ", ".join(f"{mode} (rank {rank + 1})" for mode, rank in plan.modes.items()) or NOTHING)]
     facts += [("workspace", fmt_bytes(plan.workspace_bytes))]
     facts += [("behavior notes", _notes(plan.behavior_notes)), ("numerical notes", _notes(plan.numerical_notes))]
+    if multiplies := arithmetic(io_dtype, plan):
+        facts.append(("multiplies in", multiplies.value))
     return [*facts, *_times(plan), *_sizes(plan), *(_error(output) for output in plan.accuracy)]
 
 
@@ -45,7 +50,23 @@ def _times(plan: PlanRecord) -> list[Fact]:
         digits = digits_for(s.median_us, s.p10_us, s.p90_us)
         low, middle, high = (fmt_us(value, digits) for value in (s.p10_us, s.median_us, s.p90_us))
         facts.append((REGIME_WORDS[regime], f"{middle} median, {low} to {high} (p10 to p90 of {s.samples})"))
+    if dominates := plan.timings.dominates:
+        waits = "the GPU is" if dominates == "gpu" else "the host is: a CUDA graph would hide it"
+        facts.append(("longer per call", waits))
+    if plan.timings.gpu is not None:
+        facts.append(("GPU meanwhile", _state(plan.timings.gpu)))
     return facts
+
+
+def _state(gpu: GpuState) -> str:
+    """Clock, heat, power and what held the clock down."""
+    parts = [
+        "" if gpu.sm_clock_mhz is None else f"{gpu.sm_clock_mhz} MHz",
+        "" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
+        "" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+        f"held back by {', '.join(gpu.throttle_reasons)}" if gpu.throttle_reasons else "",
+    ]
+    return ", ".join(filter(None, parts)) or NOTHING
 
 
 def _sizes(plan: PlanRecord) -> list[Fact]:

@@ -35,9 +35,13 @@ class Resources:
     manager: JobManager | None
     problem: str = ""
     uploaded: OrderedDict[str, Target] = field(default_factory=OrderedDict)
+    closed: bool = False
 
     def close(self) -> None:
-        """End every process that was started, and let go of the files."""
+        """End every process that was started, and let go of the files. Harmless the second time."""
+        if self.closed:
+            return
+        self.closed = True
         if self.manager is not None:
             self.manager.shutdown()
         if self.library.store is not None:

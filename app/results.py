@@ -80,7 +80,10 @@ def _controls() -> tuple[View, Regime]:
 
 
 def _changed() -> None:
-    session.change(view=View(st.session_state["view"]), regime=Regime(st.session_state["regime"]))
+    # None is what a browser sends that has just drawn a control anew; the next run then sets it right.
+    state = session.state()
+    view, regime = st.session_state["view"] or state.view, st.session_state["regime"] or state.regime
+    session.change(view=View(view), regime=Regime(regime))
 
 
 def _chart(shown: Shown, view: View, regime: Regime, key: str) -> None:

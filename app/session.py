@@ -6,6 +6,7 @@ something here: what a bare address shows is not written over it, or Back could 
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,9 @@ from engine.graph.errors import FieldError
 
 _STATE, _SEEN, _TOUCHED, _PROBLEMS = "explore.state", "explore.seen", "explore.touched", "explore.problems"
 _PAGE, _CLIENT, _REDRAW = "page", "client", "explore.redraw"
+_ACTED, _BEFORE = "explore.acted", "explore.before"
+LATE_S = 1.0
+"""How long an address that has been written over may still arrive from the browser."""
 
 
 def enter(page: str) -> bool:
@@ -38,16 +42,24 @@ def load(came: bool) -> tuple[ExploreState, bool]:
 
     ``came``: from another page. Its navigation leaves the address bare; that is no wish to start over.
     """
-    query = st.query_params.to_dict()
-    came = st.session_state.pop(_REDRAW, False) or came
-    if came and not query and _STATE in st.session_state:
+    query, known = st.query_params.to_dict(), st.session_state.get(_STATE)
+    redraw = st.session_state.pop(_REDRAW, False) or came
+    acted = st.session_state.pop(_ACTED, False)
+    if known is not None and came and not query:
         st.session_state[_TOUCHED] = True
-        return st.session_state[_STATE], True
-    if _STATE in st.session_state and query == st.session_state[_SEEN]:
-        return st.session_state[_STATE], came
+        return known, True
+    if known is not None and (query == st.session_state[_SEEN] or acted or _is_late(query)):
+        return known, redraw
     state, problems = from_query(query)
     st.session_state.update({_STATE: state, _SEEN: query, _TOUCHED: False, _PROBLEMS: problems})
     return state, True
+
+
+def _is_late(query: dict[str, str]) -> bool:
+    """Whether the browser sent this address before it got the one written last: somebody who types fast is no reason
+    to go back. (Who *acts* is told apart by that; this is for the rest, such as opening an expander.)"""
+    before, when = st.session_state.get(_BEFORE, (None, 0.0))
+    return query == before and time.monotonic() - when < LATE_S
 
 
 def problems() -> tuple[FieldError, ...]:
@@ -70,10 +82,15 @@ def state() -> ExploreState:
     return st.session_state[_STATE]
 
 
+def act() -> None:
+    """The person did something on the page that leads to this run: what the address says meanwhile is out of date."""
+    st.session_state[_ACTED] = st.session_state[_TOUCHED] = True
+
+
 def change(**fields: Any) -> None:
     """The person changed something: keep it; ``write`` at the end of the run puts it into the address."""
     settle(**fields)
-    st.session_state[_TOUCHED] = True
+    act()
 
 
 def redraw() -> None:
@@ -87,10 +104,11 @@ def settle(**fields: Any) -> None:
 
 
 def write() -> None:
-    """Write the address, where the person changed something."""
-    query = to_query(st.session_state[_STATE])
-    if st.session_state[_TOUCHED] and query != st.session_state[_SEEN]:
-        st.session_state[_SEEN] = query
+    """Write the address, where the person changed something. Comes last in a run of the page or of its fragments."""
+    st.session_state[_ACTED] = False
+    query, seen = to_query(st.session_state[_STATE]), st.session_state[_SEEN]
+    if st.session_state[_TOUCHED] and (query != seen or query != st.query_params.to_dict()):
+        st.session_state.update({_SEEN: query, _BEFORE: (seen, time.monotonic())})
         st.query_params.from_dict(query)
 
 

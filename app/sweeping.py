@@ -18,7 +18,8 @@ _SEED, _CACHE, _WRONG = "sweep-seed", "sweep-cache", "sweep.wrong"
 def read_seed(text: str) -> int:
     """The seed a person typed, 0 for none; raises InvalidInput."""
     given = text.strip() or "0"
-    if not given.isascii() or not given.isdigit() or int(given) > SEED_LIMIT:
+    number = given.isascii() and given.isdigit() and len(given) <= len(str(SEED_LIMIT))
+    if not number or int(given) > SEED_LIMIT:
         rule = f"a seed is a whole number from 0 to {SEED_LIMIT:,}."
         raise invalid("seed", text, rule, "The default is 0.")
     return int(given)

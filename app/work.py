@@ -125,7 +125,7 @@ def _offer_nearest(asked: Asked) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         how = "The same graph was" if not near.differing else f"Nearest measured, {evidence.nearest_text(near)}:"
-        text = f"{how} {evidence.run_label(near.summary)}, best {evidence.best_text(near.summary)}"
+        text = f"{how} {evidence.run_label(near.summary)}; {evidence.best_text(near.summary)}"
         st.markdown(escaped(text))
         st.button("Open it", key="open-nearest", on_click=open_run, args=(near.summary,))
 

@@ -1,1 +1,1 @@
-"""Everything of Planscope that is not a picture: graphs, plans, measurements, runs and bundles. Usable without a browser."""
+"""Everything of Planscope that is no picture: graphs, plans, measurements, runs, bundles. Works without a browser."""

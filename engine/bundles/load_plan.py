@@ -85,6 +85,18 @@ def verify(members: Mapping[str, bytes]) -> None:
     raise BundleError(f"{SUMS} is not in its canonical form, one sorted line for each member: get the bundle anew.")
 
 
+def read_declarations(members: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The manifest, and the tensors by name; BundleError where this is another kind of file, or of another version."""
+    try:
+        manifest, tensors = json.loads(members["manifest.json"]), json.loads(members["tensors.json"])
+        if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+            raise BundleError(f"this loader reads {FORMAT} version {VERSION}, not version {manifest['version']}.")
+        _ = [manifest[key] for key in ("plan_name", "pipeline", "cudnn_backend")], manifest["target"]["gpu_name"]
+        return manifest, {tensor["name"]: tensor for tensor in tensors}
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise BundleError(f"this is no bundle of a plan: {type(error).__name__} {error} in its manifest.") from None
+
+
 def import_cudnn(version: str) -> Any:
     """The cudnn module, if its cuDNN is this very version: a plan loads in the one that built it and in no other."""
     remedy = f'pip install "nvidia-cudnn-frontend>=1.32,<2" "nvidia-cudnn-cu13=={version}.*"  (-cu12 for CUDA 12)'
@@ -107,10 +119,7 @@ class Plan:
     """A loaded plan. ``tensors``: what a call takes, by name; ``manifest``: where the plan comes from."""
 
     def __init__(self, members: Mapping[str, bytes], handle: Any = None, properties: str | None = None) -> None:
-        self.manifest: dict[str, Any] = json.loads(members["manifest.json"])
-        if (self.manifest["format"], self.manifest["version"]) != (FORMAT, VERSION):
-            raise BundleError(f"this loader reads {FORMAT} version {VERSION}, not version {self.manifest['version']}.")
-        self.tensors: dict[str, dict[str, Any]] = {t["name"]: t for t in json.loads(members["tensors.json"])}
+        self.manifest, self.tensors = read_declarations(members)
         self._cudnn, self._torch = import_cudnn(self.manifest["cudnn_backend"]), imported_torch()
         self.device = self._torch.cuda.current_device() if self._torch else None
         self._handle = handle
@@ -280,7 +289,7 @@ def _workspace_address(workspace: Any, needed: int) -> int:
 def self_test(where: Path, properties: str | None) -> None:
     """Check, load and, where a GPU and torch are, run on random data; prints what was found. Raises BundleError."""
     members = read_members(where)
-    manifest = json.loads(members["manifest.json"])
+    manifest, _ = read_declarations(members)
     print(f"plan       {manifest['plan_name']} of {manifest['pipeline']}, made for {manifest['target']['gpu_name']}")
     print(f"checksums  {len(members) - 1} files, all as {SUMS} says")
     cudnn = import_cudnn(manifest["cudnn_backend"])

@@ -53,6 +53,9 @@ device_properties.json  where it is here: the GPU's properties, for a check on a
 load_plan.py            the loader
 SHA256SUMS              of all the others (sha256sum -c SHA256SUMS)
 
+Built once more from the recipe, a plan differs from plan.bin in the frontend's graph counter and, where its kernel was
+compiled, in stray bytes between the kernel's parameters: compare recipes, not files.
+
 A plan holds code for the GPU. The checksums tell damage, not malice: load only what comes from people you trust.
 """
 
@@ -72,7 +75,7 @@ def readme(run: RunRecord, plan: PlanRecord) -> str:
         engine=plan.identity.engine_id,
         knobs=knobs or "none",
         pipeline=run.pipeline,
-        parameters=", ".join(f"{letter}={value}" for letter, value in run.parameters.items()),
+        parameters=", ".join(f"{letter}={value}" for letter, value in run.parameters.items() if value),
         gpu=run.target.gpu_name,
         capability=f"{run.target.sm / 10:.1f}",
         cudnn=run.environment.cudnn_backend,

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from engine.cli import bench, bundles, machine, planning, runs, sweeping
-from engine.cli.output import Failed, emit_json, say
+from engine.cli.output import Failed, emit_json, open_streams, say
 from engine.graph.errors import FieldError, InvalidInput
 
 # Newer typers carry a click of their own, so its exceptions are taken from where they lie.
@@ -53,6 +53,7 @@ class Commands(TyperGroup):
         def run() -> Any:
             return super(Commands, self).main(given, prog_name, complete_var, False, windows_expand_args, **extra)
 
+        open_streams()
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
         status = guarded(run, "--json" in given)
         if standalone_mode:
@@ -63,8 +64,16 @@ class Commands(TyperGroup):
 def guarded(run: Callable[[], Any], as_json: bool) -> int:
     """The exit status of a command; errors go to stderr, and with ``as_json`` to stdout as {"error": ...} too."""
     try:
-        status = run()
+        status = _ended(run, as_json)
         sys.stdout.flush()
+        return status
+    except OSError as error:
+        return _give_up(error)
+
+
+def _ended(run: Callable[[], Any], as_json: bool) -> int:
+    try:
+        status = run()
         return status if isinstance(status, int) else 0
     except InvalidInput as error:
         return _report(str(error), error.errors, as_json, 2)
@@ -75,10 +84,8 @@ def guarded(run: Callable[[], Any], as_json: bool) -> int:
     except (Cancelled, KeyboardInterrupt, typer.Abort):
         return _report("cancelled", (), as_json, 130)
     except BrokenPipeError:
-        return _silence()
+        raise
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            return _silence()
         return _report(str(error), (), as_json, 1)
 
 
@@ -107,9 +114,16 @@ def _report(message: str, errors: tuple[FieldError, ...], as_json: bool, status:
     return status
 
 
-def _silence() -> int:
-    """Whoever read the output has gone (``| head``): say nothing more, not even when Python flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _give_up(error: OSError) -> int:
+    """What there is to say cannot be written. Whoever read it has gone (``| head``): say nothing more, not even when
+    Python flushes at its end. The disk is full: a word about it on stderr."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    try:
+        if error.errno != errno.EPIPE:
+            say(f"error: the output cannot be written: {error.strerror or error}")
+    except OSError:
+        os.dup2(nowhere, sys.stderr.fileno())
     return 1
 
 

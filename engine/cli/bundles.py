@@ -39,7 +39,7 @@ def export_bundle(
     from engine.bundles.export import default_plan
 
     check_writable(out)
-    with open_run(run) as (record, blob):
+    with open_run(run) as (record, blob, _origin):
         chosen, why = default_plan(record) if plan is None else (_find_plan(record, plan), "the plan asked for")
         data = make_bundle(record, chosen, blob(chosen.blob_sha256) if chosen.blob_sha256 else b"")
     write_file(out, data)

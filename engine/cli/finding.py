@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from engine.records.run import RunRecord
     from engine.runs.library import Library
     from engine.runs.store import Store
+    from engine.runs.summary import Origin
 
-RUN_FILE_LIMIT = 1 << 30
 _SHORTEST = 4
 
 
@@ -67,18 +67,21 @@ def find_id(library: Library, text: str) -> str:
 
 
 @contextmanager
-def open_run(text: str) -> Iterator[tuple[RunRecord, Callable[[str], bytes]]]:
-    """A run by id or file, and what gives a serialized plan of it by its SHA-256."""
+def open_run(text: str) -> Iterator[tuple[RunRecord, Callable[[str], bytes], Origin]]:
+    """A run by id or file, what gives a serialized plan of it by its SHA-256, and where it comes from."""
+    from engine.runs.summary import Origin
+
     path = Path(text)
     if "/" in text or text.endswith(".zip") or _is_file(path):
-        from engine.runs.archive_reading import read_run_file
+        from engine.runs.archive_reading import MAX_FILE_BYTES, read_run_file
 
-        file = read_run_file(read_file(path, "run file", RUN_FILE_LIMIT))
-        yield file.run, file.blobs.__getitem__
+        file = read_run_file(read_file(path, "run file", MAX_FILE_BYTES))
+        yield file.run, file.blobs.__getitem__, Origin.IMPORTED
         return
     with open_library() as library:
         run = library.get(find_id(library, text))
-        yield run, lambda sha256: library.blob(run.id, sha256)
+        origin = next(summary.origin for summary in library.summaries() if summary.id == run.id)
+        yield run, lambda sha256: library.blob(run.id, sha256), origin
 
 
 def _is_file(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -22,19 +23,44 @@ class Failed(Exception):
         self.message, self.remedy = message, remedy
 
 
+def open_streams() -> None:
+    """Make sure that stdout and stderr are there, and take any text.
+
+    A stream that was closed (``>&-``) leads nowhere from now on; else the next file to be opened would get its number,
+    and what is printed. A character that the encoding lacks, or a byte of a file name that is no text, is escaped.
+    """
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(opened)
+    sys.stdout, sys.stderr = (s or Path(os.devnull).open("w") for s in (sys.stdout, sys.stderr))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def emit_json(content: Any) -> None:
-    """One JSON document on stdout."""
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    """One JSON document on stdout, in characters that its encoding has."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(content, indent=2)
+    print(text)
 
 
 def say(text: str) -> None:
     """A line for people on stderr, so that stdout holds the result alone."""
-    print(text, file=sys.stderr)
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Foreign text, with nothing in it that a terminal would act on."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Columns aligned, numbers to the right; None is a dash."""
-    cells = [["-" if value is None or value == "" else str(value) for value in row] for row in rows]
+    cells = [["-" if value is None or value == "" else printable(str(value)) for value in row] for row in rows]
     right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(header))]
     widths = [max([len(title), *(len(row[i]) for row in cells)]) for i, title in enumerate(header)]
     for line in [list(header), *cells]:
@@ -44,7 +70,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def print_facts(facts: Iterable[tuple[str, Any]]) -> None:
     """Name and value, one pair a line; pairs without a value are left out."""
-    shown = [(name, str(value)) for name, value in facts if value not in (None, "")]
+    shown = [(name, printable(str(value))) for name, value in facts if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         print(f"{name.ljust(width)}  {value}")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from engine.graph.spec import GraphSpec
     from engine.jobs.planning import PlanOutcome
     from engine.plans.targets import Target
+    from engine.plans.variants import Variant
     from engine.records.environment import Environment
     from engine.records.options import SweepOptions
     from engine.records.plan import PlanRecord
@@ -75,6 +76,7 @@ def plan(
     """List a graph's execution plans and build them all, for a GPU that need not be here."""
     from engine.graph.pipelines import pipeline as find_pipeline
     from engine.plans.limits import check_memory
+    from engine.plans.variants import nearby
     from engine.records.options import SweepOptions
 
     found = find_pipeline(pipeline)
@@ -89,7 +91,8 @@ def plan(
     options = SweepOptions(modes=wanted, compute_cache=compute_cache, **asked)
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         started = datetime.now(UTC)
-        outcome = _work(spec, at, options, size, Path(folder), not no_build, cancel)
+        variants = nearby(found, texts)
+        outcome = _work(spec, variants, at, options, size, Path(folder), not no_build, cancel)
         if out is not None and outcome.environment is not None:  # else it was cancelled before anything was known
             run = _record(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
             _keep(run, Path(folder), out)
@@ -99,6 +102,7 @@ def plan(
 
 def _work(
     spec: GraphSpec,
+    variants: tuple[Variant, ...],
     target: Target,
     options: SweepOptions,
     builders: int | None,
@@ -125,6 +129,7 @@ def _work(
                 pool=pool,
                 blob_dir=folder,
                 build=build,
+                variants=variants,
                 sink=follow if build else None,
                 cancel=cancel,
                 beyond=Beyond.of(options),
@@ -222,7 +227,8 @@ def _report(
 
 def say_refusal(refusal: Refusal) -> None:
     """cuDNN's answer to a graph that it has no plan for."""
-    say(f"error: cuDNN has no plan for this graph: {refusal.message}")
+    told = refusal.message
+    say(f"error: {told if told.startswith('cuDNN') else f'cuDNN has no plan for this graph: {told}'}")
     for reason in refusal.reasons:
-        if reason != refusal.message:
+        if reason not in told:
             say(f"  - {reason}")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.finding import RUN_FILE_LIMIT, find_id, open_library, open_run
+from engine.cli.finding import find_id, open_library, open_run
 from engine.cli.options import Json
 from engine.cli.output import check_writable, emit_json, print_facts, print_table, read_file, say, write_file
 
 if TYPE_CHECKING:
     from engine.records.run import RunRecord
+    from engine.runs.summary import Origin
 
 commands = typer.Typer(help="Runs of your own and recordings: list, show, export, import.", no_args_is_help=True)
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")]
@@ -64,11 +65,11 @@ def show_run(run: RunOrFile, as_json: Json = False) -> int:
     """Show one run, plan by plan, the fastest first."""
     from engine.cli.shapes import run_json
 
-    with open_run(run) as (record, _blob):
+    with open_run(run) as (record, _blob, origin):
         if as_json:
-            emit_json(run_json(record))
+            emit_json(run_json(record, origin))
         else:
-            print_run(record)
+            print_run(record, origin)
     return 0
 
 
@@ -91,9 +92,10 @@ def export_run(run: RunName, out: Out, as_json: Json = False) -> int:
 def import_run(file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")], as_json: Json = False) -> int:
     """Keep a run file's run among your own."""
     from engine.cli.finding import open_store
+    from engine.runs.archive_reading import MAX_FILE_BYTES
     from engine.runs.library import Library
 
-    data = read_file(file, "run file", RUN_FILE_LIMIT)
+    data = read_file(file, "run file", MAX_FILE_BYTES)
     with open_store() as store:
         done = Library(store).import_run(data)
     if as_json:
@@ -105,12 +107,12 @@ def import_run(file: Annotated[Path, typer.Argument(metavar="FILE", help="A run 
     return 0
 
 
-def print_run(run: RunRecord) -> None:
-    """A run for people: what it is, then its plans, measured ones by time."""
+def print_run(run: RunRecord, origin: Origin | None = None) -> None:
+    """A run for people: what it is, then its plans, measured ones by time. ``origin`` None is here."""
     from engine.cli.planning import say_refusal
     from engine.cli.tables import print_findings, print_plans, print_timed
 
-    gpu = run.environment.gpu
+    gpu, made = run.environment.gpu, {"recording": "recorded", "imported": "imported, measured"}.get(str(origin))
     print_facts(
         [
             ("run", run.id),
@@ -119,7 +121,7 @@ def print_run(run: RunRecord) -> None:
             ("pipeline", f"{run.pipeline}  {' '.join(f'{k}={v}' for k, v in run.parameters.items() if v)}"),
             ("graph", run.graph_id),
             (
-                "measured on" if gpu else "planned for",
+                f"{made or 'measured'} on" if gpu else "planned for",
                 gpu.name if gpu else f"{run.target.gpu_name} ({run.target.source})",
             ),
             ("cuDNN", f"{run.environment.cudnn_backend}, frontend {run.environment.cudnn_frontend}"),

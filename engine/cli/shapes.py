@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine.records.plan import PlanRecord
     from engine.records.run import Baseline, Refusal, RunRecord, TargetInfo
     from engine.records.samples import Samples
-    from engine.runs.summary import RunSummary
+    from engine.runs.summary import Origin, RunSummary
 
 
 def target_json(target: TargetInfo) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
 
 def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
     """A plan of this graph; what was not measured is None, and so is the arithmetic of any type but fp32."""
-    timings = plan.timings
+    timings, well = plan.timings, plan.status in ("ok", "listed")
     return {
         "plan_name": plan.plan_name,
         "key": plan.key,
@@ -59,7 +59,8 @@ def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
         "deserialize_ms": plan.deserialize_ms,
         "blob_bytes": plan.blob_bytes,
         "blob_sha256": plan.blob_sha256,
-        "error": plan.message,
+        "error": None if well else plan.message,
+        "remark": plan.message if well else None,
         "hot_us": samples_json(timings.hot) if timings else None,
         "cold_us": samples_json(timings.cold) if timings else None,
         "host_us": samples_json(timings.host) if timings else None,
@@ -96,19 +97,27 @@ def baseline_json(baseline: Baseline | None, graph: GraphSpec) -> dict[str, Any]
     }
 
 
-def run_json(run: RunRecord) -> dict[str, Any]:
-    """A whole run, samples summarized."""
-    best, first = run.best, run.first_pick
+def run_json(run: RunRecord, origin: Origin | None = None) -> dict[str, Any]:
+    """A whole run, samples summarized; ``origin`` None is this process's own."""
+    from engine.records.run import Source
+    from engine.runs.summary import Origin
+
+    best, first, at = run.best, run.first_pick, target_json(run.target)
+    origin = origin or Origin.OWN
+    if origin is not Origin.OWN and run.target.source is Source.DEVICE:
+        at["source"] = "the GPU itself"  # of another machine, and not "this machine's"
     return {
         "id": run.id,
         "title": run.title,
+        "origin": origin.value,
+        "recorded": origin is Origin.RECORDING,
         "kind": run.kind.value,
         "status": run.status.value,
         "message": run.message,
         "pipeline": run.pipeline,
         "parameters": dict(run.parameters),
         "graph_id": run.graph_id,
-        "target": target_json(run.target),
+        "target": at,
         "cudnn": cudnn_json(run.environment),
         "environment": run.environment.model_dump(mode="json"),
         "options": run.options.model_dump(mode="json"),

@@ -26,7 +26,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +45,16 @@ from engine.records.plan import PlanIdentity, PlanOrigin, Stage, Status
 
 UNUSABLE = "unusable"
 """``status`` of an answer by a builder that cannot plan at all, for this target or for any."""
+NO_LIBCUDA = "Planning for a GPU that is not in the machine needs the driver library libcuda.so.1, and none was found."
 _log = logging.getLogger(__name__)
 
 
 class Builder:
     """The process's state: cudnn, one context per target, and which plan was loaded before."""
 
-    def __init__(self, cudnn: Any) -> None:
-        self._cudnn = cudnn
-        self._context = cache(self._open)
+    def __init__(self, cudnn: Any, libcuda: str | None) -> None:
+        self._cudnn, self._libcuda = cudnn, libcuda
+        self._context = lru_cache(maxsize=16)(self._open)
         self._loaded_before = False
 
     def environment(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +143,12 @@ class Builder:
         return {"deserialize_ms": deserialize_ms}
 
     def _open(self, target: str) -> Context:
-        return open_context(self._cudnn, Target.model_validate_json(target))
+        try:
+            return open_context(self._cudnn, Target.model_validate_json(target))
+        except TargetUnusable:
+            if self._libcuda is None:
+                raise TargetUnusable(NO_LIBCUDA) from None
+            raise
 
 
 def _cuda_version() -> str | None:
@@ -162,7 +168,7 @@ def small_graphs() -> Iterator[GraphSpec]:
     yield CATALOGUE["sdpa"].graph({"b": "1", "hq": "1", "hkv": "1", "sq": "64", "skv": "64", "d": "64"})
 
 
-@cache
+@lru_cache(maxsize=64)
 def _spec(text: str) -> GraphSpec:
     return GraphSpec.model_validate_json(text)
 
@@ -177,18 +183,19 @@ def _store(blob: bytes, folder: Path) -> str:
     return digest
 
 
-def import_cudnn() -> Any:
-    """cudnn, with the driver library loaded before it and without torch.
+def import_cudnn() -> tuple[Any, str | None]:
+    """cudnn, without torch, and where the driver library came from that was loaded before it.
 
     The frontend looks for torch and cutlass on its own, to offer kernels written in Python: seconds and gigabytes per
     builder, for plans that cuDNN alone cannot load.
     """
-    load_libcuda()
+    libcuda = load_libcuda()
     for heavy in ("torch", "cutlass"):
         sys.modules[heavy] = None  # type: ignore[assignment]
     import cudnn
 
-    return cudnn
+    cudnn.backend_version()  # raises where the frontend is there and cuDNN itself is not
+    return cudnn, libcuda
 
 
 def serve(channel: Channel, builder: Builder) -> None:
@@ -215,14 +222,14 @@ def main() -> None:
     channel = Channel()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
-        cudnn = import_cudnn()
+        cudnn, libcuda = import_cudnn()
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         _log.warning("cudnn cannot be imported: %s", error)
         for request in channel.requests():
             message = f"cudnn cannot be imported: {error}"
             channel.send(request, "failed", message=message, status=UNUSABLE, stage=Stage.LIST)
         return
-    serve(channel, Builder(cudnn))
+    serve(channel, Builder(cudnn, libcuda))
 
 
 if __name__ == "__main__":

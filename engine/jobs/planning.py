@@ -15,9 +15,9 @@ from typing import Any
 
 from engine.graph.spec import GraphSpec
 from engine.jobs.endings import built, failure
+from engine.jobs.inspection import inspect_machine
 from engine.jobs.pool import BuilderPool, End, Reply
 from engine.jobs.unlisted import Beyond, Unlisted
-from engine.machine.driver import read_missing_libcuda
 from engine.machine.gpus import list_gpus
 from engine.plans.candidates import MODES, ModeListing, merge_listings
 from engine.plans.targets import Target
@@ -232,10 +232,10 @@ def _changed(record: PlanRecord, changes: dict[str, Any]) -> PlanRecord:
 
 
 def _cannot_plan(reply: Reply) -> CannotPlan:
-    missing = read_missing_libcuda()
-    if missing is not None and reply.end is End.FAILED:
-        return CannotPlan(reply.message, f"{missing.reason}. Run: {missing.remedy}")
-    return CannotPlan(reply.message, "The System page (python -m engine env) shows what this machine has.")
+    """With what is wrong with this machine's libraries: a missing one ends or disables every builder."""
+    problems = inspect_machine().problems
+    remedy = " ".join(f"{library.name}: {library.problem}. Run: {library.remedy}." for library in problems)
+    return CannotPlan(reply.message, remedy or "The System page and `python -m engine env` show what this machine has.")
 
 
 def _ignore(record: PlanRecord, done: int, total: int) -> None:

@@ -8,23 +8,21 @@ process that has built nothing.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
+from engine.jobs.activity import activity
+from engine.jobs.capacity import default_size
 from engine.jobs.protocol import Child, ProtocolError
 from engine.plans.targets import Target
 
 DEADLINE_S = 180.0
-LARGEST = 16
-_MEMORY_PER_BUILDER = 768 << 20  # Resident after the five pipelines were built in one process: 690 MiB.
 _POLL_S = 0.1
 _IDLE_S = 120.0
 _log = logging.getLogger(__name__)
@@ -181,14 +179,10 @@ class BuilderPool:
                 continue
             if child is None or not child.alive:
                 child = self._spawn()
-            reply = (
-                self._serve(child, task)
-                if child
-                else Reply(End.CRASHED, message="no builder process could be started.")
-            )
+            reply = self._serve(child, task)
             if child is not None and reply.end not in (End.DONE, End.FAILED):
                 child.kill()
-                # The next task, which may never come, should not have to wait for an import.
+                # Started before there is a next task, which then need not wait for an import.
                 child = None if self._closing or loader else self._spawn()
             task.future.set_result(reply)
 
@@ -198,7 +192,7 @@ class BuilderPool:
             task = _Task(
                 "ready", {"target": self._ready_for.model_dump_json()}, threading.Event(), self._deadline_s, Future()
             )
-            self._converse(child, task)
+            self._serve(child, task)
         with self._changed:
             self._ready += 1
             self._changed.notify_all()
@@ -217,105 +211,50 @@ class BuilderPool:
             _log.error("a builder process could not be started: %s", error)
             return None
 
-    def _serve(self, child: Child, task: _Task) -> Reply:
-        if task.op == "load":
-            return self._converse(child, task)
-        with _activity.during() as mark:
-            reply = self._converse(child, task)
-        return Reply(reply.end, reply.content, reply.events, reply.message, mark.contended, child.pid)
+    def _serve(self, child: Child | None, task: _Task) -> Reply:
+        """The task's end, whatever happens: nobody waits for ever."""
+        if child is None:
+            return Reply(End.CRASHED, message="no builder process could be started.")
+        try:
+            if task.op == "load":
+                return self._converse(child, task)
+            with activity.during() as mark:
+                reply = self._converse(child, task)
+            return replace(reply, contended=mark.contended)
+        except ProtocolError as error:
+            return Reply(End.CRASHED, message=str(error), pid=child.pid)
+        except OSError as error:
+            message = f"the builder process ended: {child.describe_end()} ({error})"
+            return Reply(End.CRASHED, message=message, pid=child.pid)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong in here, somebody waits for the answer
+            _log.exception("a builder's thread failed over %s", task.op)
+            message = f"an error of Planscope itself: {type(error).__name__}: {error}"
+            return Reply(End.CRASHED, message=message, pid=child.pid)
 
     def _converse(self, child: Child, task: _Task) -> Reply:
         deadline = time.monotonic() + task.deadline_s
         events: list[Mapping[str, Any]] = []
-        try:
-            number = child.send(task.op, **task.content)
-            while True:
-                if task.cancel.is_set() or self._closing:
-                    return Reply(End.CANCELLED, message="cancelled.", pid=child.pid)
-                if time.monotonic() > deadline:
-                    message = f"no answer within {task.deadline_s:g} s; the builder was killed."
-                    return Reply(End.TIMEOUT, message=message, pid=child.pid)
-                try:
-                    event = child.receive(_POLL_S)
-                except TimeoutError:
-                    continue
-                if event is None:
-                    message = f"the builder process ended: {child.describe_end()}"
-                    return Reply(End.CRASHED, message=message, pid=child.pid)
-                if event["id"] != number:
-                    continue
-                if event["event"] == "done":
-                    return Reply(End.DONE, event, tuple(events), pid=child.pid)
-                if event["event"] == "failed":
-                    return Reply(End.FAILED, event, tuple(events), str(event.get("message")), pid=child.pid)
-                events.append(event)
-        except ProtocolError as error:
-            return Reply(End.CRASHED, message=f"{error}", pid=child.pid)
-        except OSError as error:
-            message = f"the builder process ended: {child.describe_end()} ({error})"
-            return Reply(End.CRASHED, message=message, pid=child.pid)
+        number = child.send(task.op, **task.content)
+        while True:
+            if task.cancel.is_set() or self._closing:
+                return Reply(End.CANCELLED, message="cancelled.", pid=child.pid)
+            if time.monotonic() > deadline:
+                message = f"no answer within {task.deadline_s:g} s; the builder was killed."
+                return Reply(End.TIMEOUT, message=message, pid=child.pid)
+            try:
+                event = child.receive(_POLL_S)
+            except TimeoutError:
+                continue
+            if event is None:
+                message = f"the builder process ended: {child.describe_end()}"
+                return Reply(End.CRASHED, message=message, pid=child.pid)
+            if event["id"] != number:
+                continue
+            if event["event"] == "done":
+                return Reply(End.DONE, event, tuple(events), pid=child.pid)
+            if event["event"] == "failed":
+                return Reply(End.FAILED, event, tuple(events), str(event.get("message")), pid=child.pid)
+            events.append(event)
 
 
 _CLOSED = Reply(End.CANCELLED, message="the pool of builders was closed.")
-
-
-@dataclass(eq=False)
-class _Mark:
-    contended: bool = False
-
-
-class _Activity:
-    """Who is at work, over all pools of this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._marks: set[_Mark] = set()
-
-    def during(self) -> _Span:
-        return _Span(self)
-
-    def enter(self, mark: _Mark) -> None:
-        with self._lock:
-            self._marks.add(mark)
-            if len(self._marks) > 1:
-                for other in self._marks:
-                    other.contended = True
-
-    def leave(self, mark: _Mark) -> None:
-        with self._lock:
-            self._marks.discard(mark)
-
-
-class _Span:
-    def __init__(self, activity: _Activity) -> None:
-        self._activity, self._mark = activity, _Mark()
-
-    def __enter__(self) -> _Mark:
-        self._activity.enter(self._mark)
-        return self._mark
-
-    def __exit__(self, *_: object) -> None:
-        self._activity.leave(self._mark)
-
-
-_activity = _Activity()
-
-
-def default_size() -> int:
-    """One builder per core this process may use, at most 16, and no more than the free memory carries."""
-    cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, LARGEST, _available_memory() // _MEMORY_PER_BUILDER))
-
-
-def _available_memory() -> int:
-    """Bytes, by the kernel's estimate or the container's limit, whichever is less."""
-    available = 1 << 62
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-    except (OSError, ValueError):
-        return available
-    return available if limit == "max" else min(available, max(0, int(limit) - used))

@@ -54,6 +54,7 @@ class Building(threading.Thread):
             request.options.modes,
             pool=self._pool,
             blob_dir=self._blob_dir,
+            variants=request.variants,
             reload=False,  # The measuring process is another one than the builder, and loads every plan.
             sink=lambda *progress: self._tell(progress),
             cancel=self._cancel,

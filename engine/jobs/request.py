@@ -10,6 +10,7 @@ from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.plans.limits import check_memory
 from engine.plans.targets import Target
+from engine.plans.variants import Variant, nearby
 from engine.records.environment import Environment, GpuInfo
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanRecord
@@ -32,6 +33,12 @@ class Request:
     options: SweepOptions
     gpu: GpuInfo | None = None
     build: bool = True
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Graphs near this one, for a refusal to say what cuDNN takes instead."""
+        pipeline = CATALOGUE.get(self.pipeline)
+        return nearby(pipeline, self.parameters) if pipeline else ()
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.pipeline}"

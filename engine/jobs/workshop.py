@@ -115,6 +115,7 @@ class Workshop:
             pool=pool,
             blob_dir=self._store.blob_dir,
             build=request.build,
+            variants=request.variants,
             sink=account.take,
             cancel=job.cancel,
         )

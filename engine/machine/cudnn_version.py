@@ -60,9 +60,9 @@ def choose_cudnn(asked: str, gpu: bool, torch_requirements: Iterable[str]) -> Cu
 
 
 def offered_versions(pip_error: str) -> list[str]:
-    """The versions a package index offers, out of pip's complaint that none of them is the one asked for."""
+    """The releases a package index offers, out of pip's complaint that none of them is the one asked for."""
     match = re.search(r"\(from versions: ([^)]*)\)", pip_error)
-    return [] if match is None or match[1] == "none" else match[1].split(", ")
+    return [] if match is None else [version for version in match[1].split(", ") if _ASKED.match(version)]
 
 
 def _clause_allows(clause: str, version: str) -> bool:

@@ -191,9 +191,9 @@ def source_files(settings: str) -> list[Path]:
 
 
 def last_complaint(stderr: str) -> str:
-    """apt's last error, or else its last warning, without the mark in front; empty where it has none."""
-    for mark in ("E: ", "W: "):
-        lines = [line.removeprefix(mark) for line in stderr.splitlines() if line.startswith(mark)]
+    """The line of apt's that says most: its last error, or a file it could not read, or any warning; else empty."""
+    for mark, start in (("E: ", ""), ("W: ", "Failed to fetch "), ("W: ", "")):
+        lines = [line.removeprefix(mark) for line in stderr.splitlines() if line.startswith(mark + start)]
         if lines:
             return lines[-1].strip()
     return ""

@@ -11,13 +11,14 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from engine.graph.errors import FieldError, InvalidInput, invalid
 
 FILE_LIMIT_BYTES = 64 * 1024
 Properties = dict[str, Any]
 
+_Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Size = Annotated[int, Field(ge=1, le=2**50)]
 _Grid = Annotated[list[_Count], Field(min_length=3, max_length=3)]
@@ -52,12 +53,18 @@ _TYPICAL_BUS_WIDTHS = ((100 * 2**30, 6144), (32 * 2**30, 5120), (20 * 2**30, 384
 """For a device not listed above, by its memory: stacked memory from about 40 GB on, GDDR below."""
 
 
+def _one_line(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("must be one line of printable characters")
+    return name
+
+
 class DeviceProperties(BaseModel):
     """Every key cuDNN 9.8 to 9.28 reads. A key that only a newer version knows passes through."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
-    deviceName: Annotated[str, Field(min_length=1, max_length=128)]
+    deviceName: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_one_line)]
     deviceVer: Annotated[int, Field(ge=500, le=9990, multiple_of=10)]
     multiProcessorCount: Annotated[int, Field(ge=1, le=4096)]
     totalGlobalMem: _Size
@@ -68,36 +75,36 @@ class DeviceProperties(BaseModel):
     warpSize: Annotated[int, Field(ge=32, le=32)]
     maxSharedMemoryPerBlock: _Count
     maxSharedMemoryPerBlockOptin: _Count
-    reservedSharedMemoryPerBlock: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    reservedSharedMemoryPerBlock: _Number
     maxRegistersPerSM: _Count
     maxCtasPerSM: _Count
     maxThreadsPerBlock: _Count
     maxThreadsPerSM: _Count
-    pciDeviceId: Annotated[int, Field(ge=0)]
+    pciDeviceId: _Number
     isTccDriver: _Flag
     supportCoopLaunch: _Flag
     smClockRateKHz: _Count
     memClockRateKHz: _Count
-    cudaDeviceId: Annotated[int, Field(ge=0)]
-    driverVer: Annotated[int, Field(ge=0)]
+    cudaDeviceId: _Number
+    driverVer: _Number
     memoryBusWidth: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
 
 
-def parse_properties(data: bytes) -> Properties:
-    """Properties from a file's bytes; raises InvalidInput that names each wrong or missing key."""
+def parse_properties(data: bytes, file: str = "") -> Properties:
+    """Properties from the bytes of ``file``; raises InvalidInput that names each wrong or missing key."""
     if len(data) > FILE_LIMIT_BYTES:
         raise invalid(
             "target",
-            f"{len(data):,} bytes",
+            file or f"{len(data):,} bytes",
             f"a properties file has at most {FILE_LIMIT_BYTES:,} bytes.",
             "Give the file that `python -m engine env --properties FILE` writes.",
         )
     try:
-        content = json.loads(data.decode())
+        content = json.loads(data.decode("utf-8-sig"))  # editors on Windows begin a file with a mark
     except (ValueError, RecursionError) as error:
-        raise invalid("target", _start(data), f"the file is not JSON ({error}).", _REMEDY) from None
+        raise invalid("target", file or _start(data), f"the file is not JSON ({error}).", _REMEDY) from None
     if not isinstance(content, dict):
-        raise invalid("target", _start(data), "the file must hold one JSON object.", _REMEDY)
+        raise invalid("target", file or _start(data), "the file must hold one JSON object.", _REMEDY)
     return check_properties(content)
 
 
@@ -140,5 +147,6 @@ def _explain(error: dict[str, Any]) -> FieldError:
     if error["type"] == "missing":
         return FieldError(key, "missing", "a properties file needs this key.", _REMEDY)
     place = "".join(f"[{part}]" for part in error["loc"][1:])
-    rule = str(error["msg"])[0].lower() + str(error["msg"])[1:]
+    rule = str(error["msg"]).removeprefix("Value error, ")
+    rule = rule[0].lower() + rule[1:]
     return FieldError(key + place, str(error["input"])[:80], f"{rule}.", _REMEDY)

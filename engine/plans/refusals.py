@@ -19,6 +19,7 @@ _PYTHON_ENGINES = re.compile(
 _ROUTER = "no engine — python or backend — proposed a plan for this graph (the backend declined: "
 _ARCHITECTURE = "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH"
 _PLACEHOLDER_ENGINE = -1
+_EMPTY = re.compile(r"No valid engine configs for\s*_*")
 _UNSET_KNOB = re.compile(r"\bknob must be set\b")
 _WORD = re.compile(r"[(\"']?[A-Za-z][A-Za-z'/-]*[)\"']?[.,:;]?")
 _OPERATOR = re.compile(r"&&|\|\||==|!=|->|::|<=|>=")
@@ -39,26 +40,28 @@ _FINALIZING = re.compile(
 def refusal(texts: list[str]) -> Refusal:
     """One refusal from what every heuristics mode said; each reason once, those that most engines give first.
 
-    Reasons that only say "another architecture", or that a knob of a default configuration is not set, stand only where
-    there is no other: no change of the graph would help against them.
+    Reasons that only say "another architecture", or that a default configuration lacks a knob, stand only where there
+    is no other: no change of the graph would help against them.
     """
-    counts: dict[str, set[str]] = {}
+    graph: dict[str, set[str]] = {}
     architecture: dict[str, set[str]] = {}
+    unset: dict[str, set[str]] = {}
     sentences: list[str] = []
     for text in texts:
         own = strip_router(text)
         blocks = engine_blocks(own)
-        if not blocks and own not in sentences:
+        if not blocks and own not in sentences and not _EMPTY.fullmatch(own):
             sentences.append(own)
         for engine, frames in blocks:
             status, reason = innermost(frames)
-            chosen = architecture if status == _ARCHITECTURE or _UNSET_KNOB.search(reason) else counts
-            chosen.setdefault(reason, set()).add(engine)
-    ranked = _ranked(counts) or _ranked(architecture)
+            kind = unset if _UNSET_KNOB.search(reason) else architecture if status == _ARCHITECTURE else graph
+            kind.setdefault(reason, set()).add(engine)
     if sentences:
-        return Refusal(message=sentences[0], reasons=(*sentences, *ranked))
+        return Refusal(message=sentences[0], reasons=(*sentences, *_ranked(graph)))
+    ranked = _ranked(graph) or ([] if unset else _ranked(architecture))
     if not ranked:
-        return Refusal(message="cuDNN has no execution plan for this graph, and gives no reason.")
+        message = "cuDNN's heuristics offer no engine for this graph, and give no reason."
+        return Refusal(message=message, reasons=(*_ranked(architecture), *_ranked(unset)))
     return Refusal(message=f"cuDNN has no execution plan for this graph. {ranked[0]}", reasons=tuple(ranked))
 
 
@@ -81,7 +84,7 @@ def condense(text: str) -> str:
     for engine, frames in blocks:
         status, reason = innermost(frames)
         lines.setdefault(f'{{"engineId":{engine}}}\nWarning: {status}; Reason: {reason}')
-    return "\n".join(lines)[:20_000]
+    return "\n".join(lines)[:8_000]
 
 
 def engine_blocks(text: str) -> list[tuple[str, list[tuple[str, str]]]]:

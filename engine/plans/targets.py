@@ -81,7 +81,7 @@ def target_from_file(file: Path | bytes, name: str = "") -> Target:
     except (OSError, ValueError) as error:  # a ValueError where the name holds a NUL
         reason = getattr(error, "strerror", None) or str(error)
         raise invalid("target", file, f"the file cannot be read ({reason}).", _choices()) from None
-    return _described(name or file.stem, parse_properties(data), Source.FILE)
+    return _described(name or file.stem, parse_properties(data, str(file)), Source.FILE)
 
 
 def resolve_target(text: str) -> Target:

@@ -77,7 +77,7 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
 
 
 def _check_numbers(value: object, path: tuple[str, ...]) -> None:
-    """Tables hold 64-bit numbers, and a time is finite; a record alone takes any number that JSON can write."""
+    """Tables hold 64-bit numbers, and what was measured is finite; a record alone takes whatever JSON can write."""
     if isinstance(value, dict):
         for key, inner in value.items():
             _check_numbers(inner, (*path, str(key)))
@@ -86,7 +86,7 @@ def _check_numbers(value: object, path: tuple[str, ...]) -> None:
             _check_numbers(inner, (*path, str(index)))
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise invalid(_field(path), f"{value.bit_length()} bits", "does not fit 64 bits.", EXPORT_AGAIN)
-    elif isinstance(value, float) and path[-1].endswith(("_ms", "_s", "_w")) and not math.isfinite(value):
+    elif isinstance(value, float) and not math.isfinite(value):
         raise invalid(_field(path), value, "is not finite.", EXPORT_AGAIN)
 
 
@@ -100,7 +100,7 @@ def _explain(error: dict[str, object]) -> FieldError:
     assert isinstance(location, tuple)
     where = ".".join(str(part) for part in location)
     field = f"{RUN}: {where}" if where else RUN
-    return FieldError(shown(field), shown(str(error["input"])), _sentence(str(error["msg"])), EXPORT_AGAIN)
+    return FieldError(shown(field), shown(str(error["input"])), _sentence(str(error["msg"])[:300]), EXPORT_AGAIN)
 
 
 def _inside_run(error: FieldError) -> FieldError:

@@ -25,7 +25,7 @@ def data_home() -> Path:
     try:
         home = Path(given).expanduser() if given else platformdirs.user_data_path("planscope", appauthor=False)
     except RuntimeError as error:  # "~nobody-of-this-name/..."
-        raise invalid(HOME_VARIABLE, given, f"{error}.", _REMEDY) from None
+        raise invalid(HOME_VARIABLE, given, f"{str(error).rstrip('.')}.", _REMEDY) from None
     return usable_home(home.absolute())
 
 

@@ -14,11 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api")
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-ARGUMENTS += ["--disable-sync", "--no-first-run"]
 pytestmark = pytest.mark.browser
 
 PAGE = f"""
@@ -68,22 +64,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.terminate()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        path = str(CHROMIUM) if CHROMIUM.exists() else None
-        started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield started
-        started.close()
-
-
 @pytest.fixture
-def opened(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+def opened(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
     """Opens the page with a query, in a context of its own that ends with the test."""
     contexts = []
 
     def open_page(query: str = "", **options: Any) -> Any:
-        contexts.append(browser.new_context(viewport={"width": 1400, "height": 900}, **options))
+        contexts.append(chromium.new_context(viewport={"width": 1400, "height": 900}, **options))
         page = contexts[-1].new_page()
         page.goto(f"{address}/{query}")
         page.locator("[data-node]").first.wait_for()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from engine.bundles.export import bundle
 from engine.machine.driver import fetched_library
 from engine.plans.properties import complete_properties
 from engine.plans.targets import resolve_target
+from engine.runs.recordings import SHIPPED
 
 pytestmark = pytest.mark.cudnn
 
@@ -118,6 +120,33 @@ def test_another_cudnn_version_is_refused_plainly(members, tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "cudnn", None)
     with pytest.raises(loader.BundleError, match="pip install"):
         loader.import_cudnn(manifest["cudnn_backend"])
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b"5", b"\xff", b"[" * 50_000, b'{"format": 1, "version": 1}']
+)
+def test_what_is_whole_but_no_bundle_is_named_as_that(members, tmp_path, data):
+    for name in ("manifest.json", "tensors.json"):
+        for other in ({**members, name: data}, {k: v for k, v in members.items() if k != name}):
+            if (name, data) in (("tensors.json", b"{}"), ("tensors.json", b"[]")) and name in other:
+                continue  # no tensors at all: for the plan to contradict
+            other["SHA256SUMS"] = "".join(
+                f"{hashlib.sha256(other[member]).hexdigest()}  {member}\n"
+                for member in sorted(other)
+                if member != "SHA256SUMS"
+            ).encode()
+            path = tmp_path / "other.zip"
+            with zipfile.ZipFile(path, "w") as archive:
+                for member, content in other.items():
+                    archive.writestr(member, content)
+            with pytest.raises(loader.BundleError, match=r"no bundle of a plan|this loader reads"):
+                loader.self_test(path, None)
+
+
+def test_a_run_file_is_no_bundle(capsys):
+    recording = min(SHIPPED.glob("*.zip"))
+    assert loader.main([str(recording)]) == 1
+    assert "no bundle of a plan" in capsys.readouterr().err
 
 
 def test_every_mutation_of_a_member_is_noticed(members):

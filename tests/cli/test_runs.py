@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,39 @@ def test_show_by_id_by_its_beginning_and_by_file(invoke, run_file):
 
 
 @pytest.mark.cudnn
+def test_a_recording_is_never_shown_as_this_machines(invoke, tmp_path):
+    recording = next(run for run in json.loads(invoke("runs", "list", "--json").stdout)["runs"] if run["recorded"])
+    shown = json.loads(invoke("runs", "show", recording["id"], "--json").stdout)
+    assert (shown["origin"], shown["recorded"]) == ("recording", True)
+    assert shown["target"]["source"] == "the GPU itself"
+    assert "recorded on  NVIDIA H200" in invoke("runs", "show", recording["id"]).stdout
+    file = tmp_path / "run.zip"
+    invoke("runs", "export", recording["id"], "--out", file)
+    assert "imported, measured on  NVIDIA H200" in invoke("runs", "show", file).stdout
+
+
+def test_text_of_a_foreign_run_file_does_nothing_to_the_terminal(invoke, run_file, tmp_path):
+    file = tmp_path / "run.zip"
+    harmful = "\x1b[2J\x07\x9b"
+    with zipfile.ZipFile(run_file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if name != "SHA256SUMS"}
+    run = json.loads(members["run.json"])
+    run |= {"title": harmful, "message": harmful}
+    run["environment"] |= {"torch": harmful}
+    run["plans"][0] |= {"plan_name": harmful, "message": harmful}
+    members["run.json"] = json.dumps(run).encode()
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(members.items()))
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in {"SHA256SUMS": sums.encode(), **members}.items():
+            archive.writestr(name, data)
+    for command in (("runs", "show", file), ("runs", "import", file), ("runs", "list")):
+        result = invoke(*command)
+        assert result.exit_code == 0, result.output
+        assert result.output.replace("\n", "").isprintable()
+    result = invoke("bundle", "export", file, "--out", tmp_path / "bundle.zip")
+    assert result.output.replace("\n", "").isprintable()
+
+
 def test_listing_by_pipeline_and_for_people(invoke, run_file):
     answer(invoke("runs", "import", run_file, "--json"))
     others = answer(invoke("runs", "list", "--pipeline", "sdpa", "--json"))["runs"]

@@ -64,7 +64,8 @@ def test_every_plan_is_right_and_timed(graph, plans, worker, target):
     assert best.timings.hot.count >= 50
     spread = np.std(best.timings.hot.values) / np.mean(best.timings.hot.values)
     assert spread < 0.1, (best.plan_name, best.timings.hot.values)
-    again = worker.measure(best, folder)
+    again = worker.measure(best.model_copy(update={"message": "a remark of its builder"}), folder)
+    assert again.message == "a remark of its builder"
     assert again.timings.hot.median_us == pytest.approx(best.timings.hot.median_us, rel=0.15)
 
 

@@ -24,6 +24,8 @@ def run_python(code: str) -> str:
 @pytest.mark.cudnn
 def test_the_library_loads_and_answers_to_its_name():
     """What cuDNN relies on: once loaded by path, the loader finds it under its name alone."""
+    if missing := driver.read_missing_libcuda():
+        pytest.skip(f"the set-up could not fetch it: {missing.reason}")
     output = run_python(
         "import ctypes, os\n"
         "from engine.machine.driver import load_libcuda\n"

@@ -83,6 +83,9 @@ def test_apts_error_is_preferred_to_its_warnings():
         "Unable to locate package libcuda1"
     )
     assert fetch.last_complaint("Reading\nW: Failed to fetch it\n") == "Failed to fetch it"
+    some = "W: Failed to fetch it\nW: Some index files failed to download.\n"
+    assert fetch.last_complaint(some) == "Failed to fetch it"
+    assert fetch.last_complaint("W: The key is old\n") == "The key is old"
     assert fetch.last_complaint("all well\n") == ""
 
 

@@ -96,6 +96,21 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
             resolve_target(f"{path}/" if path.is_dir() else str(path))
 
 
+def test_a_file_that_is_no_properties_file_is_named(tmp_path):
+    file = tmp_path / "notes.json"
+    for data in (b"hello", b"[]", b" " * 70_000):
+        file.write_bytes(data)
+        with pytest.raises(InvalidInput) as raised:
+            resolve_target(str(file))
+        assert raised.value.errors[0].value.endswith("notes.json")
+
+
+def test_a_byte_order_mark_does_not_matter(tmp_path):
+    file = tmp_path / "windows.json"
+    file.write_text(json.dumps(properties()), encoding="utf-8-sig")
+    assert resolve_target(str(file)).properties == properties()
+
+
 @pytest.mark.parametrize("key", REQUIRED)
 def test_each_missing_key_is_named(key):
     fields, told = refused({k: v for k, v in properties().items() if k != key})
@@ -121,6 +136,8 @@ def test_each_missing_key_is_named(key):
         ("isTccDriver", 2),
         ("deviceName", ""),
         ("deviceName", 5),
+        ("deviceName", "a\x1b[31m"),
+        ("pciDeviceId", 2**40),
         ("memoryBusWidth", 0),
         ("smClockRateKHz", 2**40),
     ],

@@ -221,6 +221,12 @@ def test_a_refused_graph_is_an_answer(manager, machine):
     assert end.state is JobState.DONE and "head dim" in end.refusal.message
 
 
+def test_a_refused_plan_job_says_what_is_taken_instead(manager, machine):
+    machine.script(builder={"list": ["refuse"] * 3})  # the three modes; the graphs near this one have plans
+    end = finished(manager, plan(manager, machine))
+    assert end.state is JobState.DONE and end.plans == () and "cuDNN takes" in end.refusal.message
+
+
 def test_no_error_of_a_job_ends_its_dispatcher(make, machine, monkeypatch, caplog):
     manager = make()
     monkeypatch.setattr(machine.store, "create_run", lambda run: 1 / 0)

@@ -151,6 +151,12 @@ def test_a_refused_graph_ends_at_once_with_the_reason(machine):
     assert machine.store.get(run.id).refusal == run.refusal
 
 
+def test_a_refusal_says_what_is_taken_instead(machine):
+    machine.script(builder={"list": ["refuse"] * 3})  # the three modes; the graphs near this one have plans
+    run = machine.sweep(request=machine.ask(k=100))
+    assert run.plans == () and "cuDNN takes k = 96 or 104" in run.refusal.message
+
+
 class FullDisk(Store):
     """A store that cannot write from its n-th change on."""
 

@@ -264,6 +264,7 @@ def confirmation(winner: str, first_pick: dict[str, Any]) -> dict[str, Any]:
         (lambda r: r["plans"][0].update(workspace_bytes=2**63), "run.json: plans.0.workspace_bytes"),
         (lambda r: r["plans"][0]["modes"].update(A=-(10**400)), "run.json: plans.0.modes.A"),
         (lambda r: r["plans"][0].update(build_ms=float("inf")), "run.json: plans.0.build_ms"),
+        (lambda r: r["plans"][0]["accuracy"][0].update(max_abs=float("inf")), "run.json: plans.0.accuracy"),
         (lambda r: r["plans"].append(r["plans"][0]), "run.json: plans"),
         (lambda r: r.update(confirmation=confirmation("7", r["plans"][0])), "run.json: confirmation"),
         (lambda r: r.update(phases={"build_s": float("inf")}), "run.json: phases.build_s"),

@@ -1,0 +1,230 @@
+"""The Explore page: recordings, links, wrong input, and a data folder that is empty, full of failures or unusable."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from app import resources
+from app.links import to_query
+from app.run_list import explore_state
+from engine.records.plan import Status
+from engine.records.run import Refusal
+from engine.runs.home import data_home
+from engine.runs.library import Library
+from engine.runs.recordings import Recordings
+from engine.runs.store import Store
+from engine.runs.summary import Origin, brief, summarize
+from tests.app.pages import alerts, components, opened, tables, texts
+from tests.app.sample_runs import run_of, wide_run
+
+pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
+RECORDED = Recordings().summaries()
+NUMBERS = ["0", "-1", "2147483648", "abc", "1.5", "9" * 30]
+
+
+def keep(run):
+    """A run of somebody's own."""
+    with Store(data_home()) as store:
+        store.create_run(run)
+    return run
+
+
+def link_to(run):
+    """The link that opens a run of the tests."""
+    return to_query(explore_state(summarize(run, map(brief, run.plans), Origin.OWN)))
+
+
+def test_a_first_visit_shows_a_recording_labelled_as_one():
+    page = opened()
+    assert not page.exception
+    said = texts(page)
+    assert "recorded on NVIDIA H200, cuDNN 9.19.0, " in said
+    assert "The fastest plan, " in said
+    assert "loads in cuDNN 9.19.0 only" in said
+    chart = components(page, "chart")[0]
+    assert len(chart["rows"]) > 10
+    assert chart["rows"][0]["key"] == chart["selected"], "the fastest plan is chosen where nobody chose another"
+    assert len(tables(page)[0]) >= len(chart["rows"])
+
+
+@pytest.mark.parametrize("run", RECORDED, ids=lambda run: f"{run.pipeline}-{run.id[:6]}")
+def test_every_recording_opens_by_its_link(run):
+    page = opened(**to_query(explore_state(run)))
+    assert not page.exception
+    assert page.selectbox(key="source").value == run.id
+    assert alerts(page) == []
+    assert run.best_name in texts(page)
+    assert not page.download_button(key="download-plan").disabled
+
+
+def test_a_link_shows_the_same_plan_chart_and_timing():
+    run = RECORDED[-1]
+    plan = resources.resources().library.get(run.id).plans[3]
+    page = opened(**to_query(explore_state(run)), plan=plan.key, regime="cold", view="error")
+    assert page.selectbox(key="plan").value == plan.key
+    assert page.segmented_control(key="view").value == "error"
+    assert page.segmented_control(key="regime").value == "cold"
+    assert plan.plan_name in texts(page)
+
+
+def test_a_choice_made_on_the_page_is_written_into_the_address():
+    page = opened(pipeline="matmul")
+    keys = page.selectbox(key="plan").options
+    assert len(keys) == len(tables(page)[0])
+    page.segmented_control(key="view").set_value("build").run()
+    other = resources.resources().library.get(page.selectbox(key="source").value).plans[-1].key
+    page.selectbox(key="plan").set_value(other).run()
+    assert not page.exception
+    assert page.query_params["plan"] == other
+    assert page.query_params["view"] == "build"
+    assert page.query_params["target"] == "h200"
+    assert opened(**dict(page.query_params)).selectbox(key="plan").value == other
+
+
+def test_nothing_is_written_into_the_address_until_something_is_chosen():
+    assert dict(opened().query_params) == {}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"pipeline": "nonsense", "n": "5"},
+        {"run": "zzz", "plan": "<b>", "regime": "warm", "view": "?", "target": "tpu"},
+        {"%00": "\x00", "pipeline": "conv_relu", "k": "🦆" * 500},
+        {"run": "0" * 32},
+        {"target": "local:GPU-none"},
+        {"target": "file-000000000000"},
+        {"dtype": "fp8", "layout": "nhwc8"},
+    ],
+)
+def test_a_nonsense_link_is_answered_and_the_page_stays_usable(query):
+    page = opened(**query)
+    assert not page.exception
+    assert alerts(page), query
+    assert "recorded on NVIDIA H200" in texts(page)
+    page.selectbox(key="pipeline").set_value("matmul").run()
+    assert not page.exception
+    assert not page.query_params.keys() & {"%00", "n", "view", "regime"}
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_a_wrong_number_is_answered_beside_its_field_and_the_graph_stays(text):
+    page = opened(pipeline="conv_relu")
+    before = components(page, "graph")
+    page.text_input(key="conv_relu-n").set_value(text).run()
+    assert not page.exception
+    (alert,) = alerts(page)
+    rule = "must be a whole number from 1 to 1,048,576. The default is 8."
+    assert alert == f"n = {text}: {rule}"
+    assert components(page, "graph") == before
+    assert page.text_input(key="conv_relu-n").value == text, "what was typed stays to be mended"
+    page.text_input(key="conv_relu-n").set_value("8").run()
+    assert alerts(page) == []
+
+
+@pytest.mark.parametrize("text", ["abc", "nan", "inf", "1e7"])
+def test_a_wrong_scale_is_answered(text):
+    page = opened(pipeline="matmul_epilogue")
+    page.text_input(key="matmul_epilogue-alpha").set_value(text).run()
+    assert alerts(page) == [
+        f"alpha = {text}: must be a finite number from -1,000,000.0 to 1,000,000.0. The default is 0.125."
+    ]
+
+
+def test_sizes_that_do_not_fit_together_name_the_field():
+    page = opened(pipeline="sdpa")
+    page.text_input(key="sdpa-hkv").set_value("5").run()
+    assert alerts(page) == [
+        "hkv = 5: the 16 query heads cannot be shared evenly among 5 key/value heads. Use an hkv that divides hq."
+    ]
+
+
+def test_more_memory_than_the_target_has_names_the_letter_and_what_fits():
+    page = opened(pipeline="conv_bias_relu")
+    page.text_input(key="conv_bias_relu-n").set_value("1048576").run()
+    assert not page.exception
+    said = alerts(page)
+    assert said
+    assert all(alert.startswith("n = 1,048,576: the tensors of this graph take 2,3") for alert in said)
+    assert all("or less fits" in alert for alert in said)
+    assert resources.resources().manager.jobs() == (), "nothing was planned"
+
+
+def test_a_smaller_target_refuses_what_a_larger_one_takes():
+    page = opened(pipeline="conv_bias_relu", n="4096", h="112", w="112", target="l4")
+    assert any("NVIDIA L4 has" in alert for alert in alerts(page))
+
+
+def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothing():
+    page = opened(pipeline="conv_relu")
+    page.text_input(key="conv_relu-k").set_value("64").run()
+    page.segmented_control(key="conv_relu-dtype").set_value("fp32").run()
+    page.text_input(key="conv_relu-n").set_value("32").run()
+    page.text_input(key="conv_relu-h").set_value("0").run()
+    page.selectbox(key="pipeline").set_value("matmul").run()
+    assert page.segmented_control(key="matmul-dtype").value == "fp32"
+    assert page.text_input(key="matmul-n").value == "256"
+    page.selectbox(key="pipeline").set_value("conv_relu").run()
+    assert page.text_input(key="conv_relu-n").value == "32"
+    assert not page.exception
+
+
+def test_without_a_gpu_the_sweep_button_says_why_it_is_off():
+    page = opened()
+    assert page.button(key="sweep").disabled
+    assert "it needs an NVIDIA GPU in this machine" in texts(page)
+
+
+def test_a_run_with_every_kind_of_failure():
+    run = keep(wide_run())
+    page = opened(**link_to(run))
+    assert not page.exception
+    outcomes = {row[2] for row in tables(page)[0]}
+    assert {"✓ ok", "≠ wrong result", "⧖ timed out", "↯ crashed", "✗ build failed", "⊘ unsupported"} <= outcomes
+    assert "measured here on NVIDIA H200" in texts(page)
+    for plan in run.plans:
+        if plan.status not in (Status.OK, Status.LISTED):
+            page.selectbox(key="plan").set_value(plan.key).run()
+            assert not page.exception
+            assert page.download_button(key="download-plan").disabled
+            assert "it cannot be handed over" in texts(page)
+            assert plan.message in texts(page)
+
+
+def test_a_refused_graph_shows_every_reason():
+    refusal = Refusal(message="No plan for *this* graph", reasons=("head dim <100>", "not on sm_90"))
+    page = opened(**link_to(keep(run_of([], refusal=refusal, baseline=None))))
+    said = texts(page)
+    assert not page.exception
+    assert "cuDNN 9.19.0 has no plan for this graph." in said
+    assert "head dim" in said
+    assert "not on" in said
+
+
+def test_an_own_run_is_chosen_among_several_and_the_recording_stays_one_choice_away():
+    run = keep(wide_run())
+    page = opened()
+    assert page.selectbox(key="source").value == run.id
+    labels = page.selectbox(key="source").options
+    assert any(label.startswith("recorded on NVIDIA H200") for label in labels)
+    assert any(label.startswith("planned here for NVIDIA H200") for label in labels)
+
+
+def test_a_data_folder_that_cannot_be_used_leaves_the_recordings(home):
+    home.write_text("a file stands where the folder should be")
+    page = opened()
+    assert not page.exception
+    assert "recorded on NVIDIA H200" in texts(page)
+    page.selectbox(key="source").set_value("here").run()
+    assert not page.exception
+    assert "PLANSCOPE_HOME" in texts(page)
+
+
+def test_without_any_run_the_page_says_planned_not_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(resources, "Library", partial(Library, recordings=Recordings(tmp_path)))
+    page = opened(pipeline="matmul", m="1048576", n="1048576")  # too large, so nothing is built for it
+    assert not page.exception
+    assert page.selectbox(key="source").options == [page.selectbox(key="source").options[0]]
+    assert page.selectbox(key="source").options[0].endswith("not measured")
