@@ -18,6 +18,8 @@ from engine.measure.findings import Finding
 from engine.records.plan import PlanRecord, Stage
 
 AHEAD = 3
+PATIENCE = 2
+"""How often in a row a process may end before it begins with a plan, until that plan is blamed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Admission:
         self._worker, self._random = worker, random.Random(seed)
         self._waiting: list[Entry] = []
         self._asked: deque[tuple[Conversation, int, Entry]] = deque()
-        self._given_back: set[str] = set()
+        self._given_back = 0  # Since the last finding.
         self._best_us: float | None = None
 
     @property
@@ -85,6 +87,7 @@ class Admission:
         if finding.key != entry.plan.key:
             raise Lost(f"answered for another plan, {finding.key}", Stage.LOAD, entry.plan.key)
         self._asked.popleft()
+        self._given_back = 0
         if finding.screening is not None:
             self._worker.loaded.add(finding.key)
             self._best_us = min(finding.screening.median_us, self._best_us or finding.screening.median_us)
@@ -97,9 +100,9 @@ class Admission:
         if not self._asked:
             return None
         entry = self._asked.popleft()[2]
-        key = entry.plan.key
-        if not setback.begun and key not in self._given_back:
-            self._given_back.add(key)
+        if not setback.begun and self._given_back < PATIENCE:
+            self._given_back += 1
             self._waiting.append(entry)
             return None
-        return Finding(key=key, status=setback.status, stage=setback.stage, message=setback.message)
+        self._given_back = 0
+        return Finding(key=entry.plan.key, status=setback.status, stage=setback.stage, message=setback.message)

@@ -57,7 +57,8 @@ class Aftermath:
         self._step("measuring what calls cost the host", lambda: self._regimes(HOST), "host_s")
         self._step("measuring with a cold cache", lambda: self._regimes((Regime.COLD,)), "cold_s")
         self._ledger.estimate.followed()
-        self._workers.second()  # Starts while bits are compared, which nothing disturbs.
+        if self._rival(winner) is not None:
+            self._workers.second()  # Starts while bits are compared, which nothing disturbs.
         self._step("comparing the bits of repeated runs", self._repeat, "passport_s")
         self._ledger.estimate.followed()
         self._step("confirming the winner in a fresh process", lambda: self._confirm(winner), "confirmation_s")
@@ -119,9 +120,8 @@ class Aftermath:
                 self._outcomes.change(key, repeats=found[key])
 
     def _confirm(self, winner: PlanRecord | None) -> None:
-        pick = first_pick(self._ledger.plans.values(), self._request.options.modes)
-        winner = winner and self._ledger.plans[winner.key]  # What followed may have cost it its place.
-        if winner is None or winner.timings is None or pick is None or winner.key == pick.key:
+        pick = self._rival(winner)
+        if winner is None or pick is None:
             return
         try:
             found = self._paired(winner, pick)
@@ -129,6 +129,14 @@ class Aftermath:
             found = {"message": str(error)}
         pair = {"winner": winner.key, "first_pick": pick.key}
         self._ledger.confirmation = Confirmation.model_validate({**pair, **found})
+
+    def _rival(self, winner: PlanRecord | None) -> PlanRecord | None:
+        """Whom the winner is to be confirmed against: the first pick, where it is another plan. What followed the
+        verdict may have cost the winner its place."""
+        pick = first_pick(self._ledger.plans.values(), self._request.options.modes)
+        if winner is None or self._ledger.plans[winner.key].timings is None:
+            return None
+        return None if pick is None or pick.key == winner.key else pick
 
     def _paired(self, winner: PlanRecord, pick: PlanRecord) -> dict[str, object]:
         assert winner.timings is not None

@@ -12,8 +12,10 @@ from engine.jobs.admission import Admission, Entry
 from engine.jobs.measuring import GpuWorker
 from engine.jobs.planning import PlanOutcome, builder_environment, plan_graph
 from engine.jobs.pool import BuilderPool
-from engine.jobs.protocol import JobCancelled
+from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.request import Request
+from engine.jobs.scores import Scores
+from engine.jobs.unlisted import Beyond
 from engine.measure.findings import Finding
 from engine.records.environment import Environment
 from engine.records.plan import PlanRecord, Status
@@ -25,12 +27,19 @@ WAIT_S = 0.1
 
 class Building(threading.Thread):
     """Lists and builds; ``events`` holds the builders' environment, then (record, done, total) as they come, and at
-    last the outcome or what went wrong. ``wake`` is called after each."""
+    last the outcome or what went wrong. ``wake`` is called after each. ``scores``: what is known of plans received."""
 
     def __init__(
-        self, request: Request, pool: BuilderPool, blob_dir: Path, cancel: threading.Event, wake: Callable[[], None]
+        self,
+        request: Request,
+        pool: BuilderPool,
+        blob_dir: Path,
+        cancel: threading.Event,
+        wake: Callable[[], None],
+        scores: Scores,
     ) -> None:
         super().__init__(name="building", daemon=True)
+        self._scores = scores
         self._request, self._pool, self._blob_dir, self._cancel, self._wake = request, pool, blob_dir, cancel, wake
         self.events: queue.SimpleQueue[Environment | tuple[PlanRecord, int, int] | PlanOutcome | BaseException]
         self.events = queue.SimpleQueue()
@@ -59,6 +68,7 @@ class Building(threading.Thread):
             sink=lambda *progress: self._tell(progress),
             cancel=self._cancel,
             environment=environment,
+            beyond=Beyond.of(request.options, self._scores),
         )
 
     def _tell(self, event: Environment | tuple[PlanRecord, int, int] | PlanOutcome | BaseException) -> None:
@@ -69,8 +79,8 @@ class Building(threading.Thread):
 class Reception:
     """Takes the events of a Building and the findings of the measuring process, as they come.
 
-    ``on_built`` and ``on_received`` hear of them on the calling thread; ``on_environments`` once both processes have
-    told theirs, before any plan is received: the builders' first.
+    ``on_built`` and ``on_received`` hear of them on the calling thread; ``on_environments`` of the builders', then of
+    both once the measuring process has told its own, before any plan is received.
     """
 
     def __init__(
@@ -79,7 +89,7 @@ class Reception:
         worker: GpuWorker,
         admission: Admission,
         blob_dir: Path,
-        on_environments: Callable[[Environment, Environment], None],
+        on_environments: Callable[[Environment, Environment | None], None],
         on_built: Built,
         on_received: Received,
     ) -> None:
@@ -90,7 +100,16 @@ class Reception:
         self._outcome: PlanOutcome | None = None
 
     def run(self, cancel: threading.Event) -> PlanOutcome:
-        """Until everything is built and received. Raises what building raises, JobError and JobCancelled."""
+        """Until everything is built and received. Raises what building raises, JobCancelled, and JobError where plans
+        cannot be measured; not before the builders have told their environment, so that it can be recorded."""
+        try:
+            return self._run(cancel)
+        except JobError:
+            while self._builders is None and not cancel.is_set():
+                self._take_event(WAIT_S)
+            raise
+
+    def _run(self, cancel: threading.Event) -> PlanOutcome:
         while self._outcome is None or (not self._admission.idle and self._outcome.refusal is None):
             if cancel.is_set():
                 raise JobCancelled
@@ -110,6 +129,7 @@ class Reception:
             raise event
         if isinstance(event, Environment):
             self._builders = event
+            self._on_environments(event, None)
         elif isinstance(event, PlanOutcome):
             self._outcome = event
         else:

@@ -24,6 +24,7 @@ from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.receiving import Building, Reception
 from engine.jobs.request import Request
 from engine.jobs.sampling import HotSampling
+from engine.jobs.scores import Scores
 from engine.jobs.workers import Workers
 from engine.measure.findings import Finding
 from engine.measure.screening import RULES
@@ -93,7 +94,7 @@ class _Sweep:
         self._request, self._ledger, self._store = request, ledger, store
         self._pool, self._workers, self._cancel = pool, workers, cancel
         self._worker = workers.first
-        self._outcomes = Outcomes(ledger)
+        self._outcomes, self._scores = Outcomes(ledger), Scores()
         self._began = time.monotonic()
 
     def run(self) -> RunRecord:
@@ -122,7 +123,7 @@ class _Sweep:
         ledger.tell("listing plans")
         self._worker.begin(self._request.graph, options)
         blob_dir = self._store.blob_dir.resolve()
-        building = Building(self._request, self._pool, blob_dir, self._cancel, self._worker.wake)
+        building = Building(self._request, self._pool, blob_dir, self._cancel, self._worker.wake, self._scores)
         admission = Admission(self._worker, options.seed)
         building.start()
         try:
@@ -175,8 +176,10 @@ class _Sweep:
             self._see_gpu(environment)
             self._ledger.open(environment)
 
-    def _environments(self, builders: Environment, measuring: Environment) -> None:
-        self._ledger.environment = self._ledger.environment or builders
+    def _environments(self, builders: Environment, measuring: Environment | None) -> None:
+        if measuring is None:
+            self._ledger.environment = builders
+            return
         self._see_gpu(measuring)
         self._ledger.open(measuring)
         if measuring.cudnn_backend != builders.cudnn_backend:
@@ -194,16 +197,18 @@ class _Sweep:
         ledger.estimate.listed(total)
         if plan.status is Status.LISTED:
             self._outcomes.listed(time.monotonic() - self._began)
-            ledger.note([plan])
+            ledger.enter(plan)
             ledger.tell(f"{total} plans to build")
             return
         self._outcomes.built(plan, time.monotonic() - self._began)
         ledger.estimate.built(done)
         if plan.status is not Status.OK:
+            self._scores.enter(plan.key, None)
             ledger.estimate.received()
         ledger.tell(f"built {done} of {total} plans")
 
     def _received(self, finding: Finding) -> None:
         self._outcomes.received(finding)
+        self._scores.enter(finding.key, finding.screening.median_us if finding.screening else None)
         self._ledger.estimate.received()
         self._ledger.tell(f"received plan {self._outcomes.count} of {len(self._ledger.plans)}")

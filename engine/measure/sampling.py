@@ -75,13 +75,14 @@ class Sampler:
         report: Report,
         rated_mhz: int | None = None,
         announce: Announce | None = None,
-        patience_s: float = PATIENCE_S,
+        patience_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._rounds, self._source, self._observe, self._report = rounds, source, observe, report
         self._low_mhz = LOW_CLOCK * rated_mhz if rated_mhz else 0.0
-        self._announce, self._patience_s, self._clock, self._sleep = announce, patience_s, clock, sleep
+        self._announce, self._clock, self._sleep = announce, clock, sleep
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         self._unreported: list[Round] = []
 
     def run(self) -> None:

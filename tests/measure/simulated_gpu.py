@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
 import torch
 
-from engine.measure import device as device_module
 from engine.measure import session as session_module
 from engine.measure.reference import reference
 from engine.plans.building import PlanFailure
@@ -30,7 +28,7 @@ class Simulation:
 
     def __init__(self):
         self.now_us, self.capturing, self.plans, self.executed = 0.0, None, {}, []
-        self.sm_clock_mhz, self.stuck = 1980, False
+        self.sm_clock_mhz, self.stuck, self.stuck_at = 1980, False, None
 
     def run(self, work):
         """A kernel: now, or when the graph being captured is replayed."""
@@ -43,6 +41,7 @@ class Simulation:
         def work():
             self.now_us += us
             self.executed.append(name)
+            self.stuck = self.stuck or name == self.stuck_at
 
         self.run(work)
 
@@ -108,9 +107,8 @@ class Plan:
         self._simulation.execute(self._name, act.get("us", 100.0))
 
 
-@pytest.fixture
-def simulation(monkeypatch):
-    """The GPU, and ``make(spec, **options)`` for a session on it."""
+def simulate(monkeypatch):
+    """The GPU; its ``make(spec, **options)`` gives a session on it."""
     simulated = Simulation()
     cuda = torch.cuda
     monkeypatch.setattr(cuda, "Event", lambda enable_timing=False: Event(simulated))
@@ -156,5 +154,4 @@ def simulation(monkeypatch):
         return session_module.Session(device, spec, SweepOptions(**options))
 
     simulated.make = make
-    assert device_module
     return simulated

@@ -74,9 +74,9 @@ def test_a_sweep_goes_from_the_queue_to_the_store(manager, machine):
 
 
 def test_two_clients_and_one_gpu_the_second_waits_and_sees_its_place(manager, machine):
-    machine.script(worker={"measure eng1": ["hang"]})
+    machine.script(worker={"admit eng1": ["hang"]})
     first, second, third = (sweep(manager, machine, client, m=m) for client, m in (("a", 64), ("b", 128), ("c", 256)))
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     assert [manager.snapshot(job).position for job in (first, second, third)] == [0, 1, 2]
     assert manager.snapshot(second).state is JobState.QUEUED and manager.snapshot(second).elapsed_s == 0
     assert [job.id for job in manager.jobs()] == [first, second, third]
@@ -90,11 +90,11 @@ def test_two_clients_and_one_gpu_the_second_waits_and_sees_its_place(manager, ma
 
 
 def test_two_gpus_work_side_by_side(make, machine):
-    machine.script(worker={"measure eng1": "hang"})
+    machine.script(worker={"admit eng1": "hang"})
     other = GPU.model_copy(update={"uuid": "GPU-other"})
     manager = make(gpus=(GPU, other))
     jobs = [sweep(manager, machine, target=local_target(gpu)) for gpu in (GPU, other)]
-    wait_until(lambda: len(machine.noted("worker", "measure eng1")) == 2)
+    wait_until(lambda: len(machine.noted("worker", "admit eng1")) == 2)
     assert [manager.snapshot(job).state for job in jobs] == [JobState.RUNNING] * 2
     for job in jobs:
         manager.cancel(job)
@@ -109,9 +109,9 @@ def test_another_process_with_the_gpu_is_waited_for_by_name(manager, machine):
 
 
 def test_a_running_sweep_is_cancelled_within_two_seconds_and_kept(manager, machine):
-    machine.script(worker={"measure eng1": "hang"})
+    machine.script(worker={"admit eng1": "hang"})
     job = sweep(manager, machine)
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     began = time.monotonic()
     manager.cancel(job)
     end = finished(manager, job, 2)
@@ -203,9 +203,9 @@ def test_a_question_shared_with_somebody_else_goes_on(manager, machine):
 
 
 def test_planning_does_not_wait_for_a_sweep_and_a_sweep_is_not_superseded(manager, machine):
-    machine.script(worker={"measure eng1": "hang"})
+    machine.script(worker={"admit eng1": "hang"})
     measuring = sweep(manager, machine, "a")
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     assert finished(manager, plan(manager, machine, "a")).state is JobState.DONE
     local = plan(manager, machine, "a", target=local_target(GPU))
     assert manager.snapshot(local).position == 1
@@ -261,12 +261,12 @@ def test_threads_and_descriptors_stay_bounded_and_old_jobs_are_forgotten(manager
 
 
 def test_shutdown_ends_everything_and_takes_no_more(make, machine):
-    machine.script(worker={"measure eng1": "hang"}, builder={"build eng1": ["hang", None]})
+    machine.script(worker={"admit eng1": "hang"}, builder={"build eng1": ["hang", None]})
     manager = make()
     planning = plan(manager, machine)
     wait_until(lambda: machine.noted("builder", "build eng1"))
     measuring, waiting = sweep(manager, machine), sweep(manager, machine, m=64)
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     began = time.monotonic()
     manager.shutdown()
     assert time.monotonic() - began < 4 and machine.everybody_is_gone(0.1)
@@ -284,7 +284,7 @@ from engine.jobs.manager import JobManager
 from tests.process.conftest import GPU, Machine
 from tests.process.test_manager import plan, sweep
 machine = Machine(Path(sys.argv[1]))
-machine.script(worker={"measure eng1": "hang"}, builder={"build eng1": ["hang", None]})
+machine.script(worker={"admit eng1": "hang"}, builder={"build eng1": ["hang", None]})
 manager = JobManager(machine.store, machine.settings(), lambda: (GPU,))
 plan(manager, machine)
 while not machine.noted("builder", "build eng1"):
@@ -298,7 +298,7 @@ time.sleep(60)
 def test_no_worker_and_no_builder_outlives_the_server(machine, number):
     server = subprocess.Popen([sys.executable, "-c", SERVER, str(machine.folder)], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: machine.noted("worker", "measure eng1"), 30)
+        wait_until(lambda: machine.noted("worker", "admit eng1"), 30)
         assert not is_gone(machine.pids("worker")[0], 0)
         server.send_signal(number)
         server.wait(5)
