@@ -72,7 +72,8 @@ const textWidth = (root, texts, font) => {
 };
 
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component;
+  const { parentElement, setTriggerValue } = component;
+  const data = { ...JSON.parse(component.data[0]), ...component.data[1] };
   const root = parentElement.querySelector(".root");
   const [legend, plot, tip] = [".legend", ".plot", ".tip"].map((name) => root.querySelector(name));
   const hadFocus = parentElement.activeElement?.classList?.contains("row");

@@ -10,7 +10,8 @@ from app import resources, session
 from app.frames import plans_frame
 from app.inputs import Asked
 from app.notices import escaped
-from app.plan_table import plan_table, render_plans
+from app.plan_table import plan_table
+from app.table_view import render_table
 from engine.jobs.manager import JobManager
 from engine.jobs.snapshots import JobSnapshot, JobState
 from engine.records.plan import Status
@@ -61,7 +62,7 @@ def watch(job_id: str) -> None:
             "Cancel", icon=":material/close:", key=f"cancel-{job.id}", on_click=manager.cancel, args=(job.id, who)
         )
     if job.plans:
-        render_plans(plan_table(plans_frame(job.plans)), key=f"live-{job.id}")
+        render_table(plan_table(plans_frame(job.plans)).prepared(), key=f"live-{job.id}")
 
 
 def progress_text(job: JobSnapshot) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from app.chart_view import drawing, render_chart
+from app.chart_view import prepared, render_chart
 from app.charts import samples_figure
 from app.frames import samples_frame
 from app.graph_view import facts_html
@@ -58,18 +57,17 @@ def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype)))
     render_download(shown, plan)
     if chart := _samples(*shown.cache_key, plan.key, regime, plan):
-        render_chart(chart, key="samples", label=chart["label"])
+        render_chart(chart, key="samples")
 
 
 @st.cache_resource(show_spinner=False, max_entries=512)
-def _samples(run_id: str, version: str, key: str, regime: Regime, _plan: PlanRecord) -> dict[str, Any] | None:
+def _samples(run_id: str, version: str, key: str, regime: Regime, _plan: PlanRecord) -> str | None:
     """The chart of a plan's raw samples, ready to send; None where there are none."""
     if _plan.timings is None:
         return None
     figure, samples = samples_figure(samples_frame(_plan.timings), regime), getattr(_plan.timings, regime)
     said = f"{samples.count} raw samples, {regime}, each the mean of {samples.executions} executions"
-    label = f"{said}; median {fmt_us(samples.median_us)}"
-    return None if figure is None else {**drawing(figure), "label": label}
+    return None if figure is None else prepared(figure, f"{said}; median {fmt_us(samples.median_us)}")
 
 
 def render_download(shown: Shown, plan: PlanRecord) -> None:

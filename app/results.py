@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import plotly.graph_objects as go
 import streamlit as st
 
 from app import session
-from app.chart_view import drawing, render_chart
+from app.chart_view import prepared, render_chart
 from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.frames import baseline_times, frame_csv
 from app.headline import Headline, headline, headline_html
 from app.links import Regime, View
 from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown, default_key, find_plan, render_plan
-from app.plan_table import PlanTable, plan_table, render_plans
+from app.plan_table import plan_table
 from app.readings import accuracy_summary, build_summary, timings_summary
+from app.table_view import render_table
 from app.theme import CHART_CONFIG, STATUS_STYLES, Provenance, fmt_us
 from engine.graph.errors import FieldError
 from engine.records.run import RunKind, RunStatus
@@ -99,18 +98,18 @@ def _changed() -> None:
 
 
 def _chart(shown: Shown, view: View, regime: Regime, key: str) -> None:
-    figure = _drawing(*shown.cache_key, view, regime, shown)
-    if figure is None:
+    chart = _prepared(*shown.cache_key, view, regime, shown)
+    if chart is None:
         st.info(_NOTHING[view])
         return
-    render_chart(figure, key=f"chart-{view}", label=figure["label"], selected=key, on_pick=_pick)
+    render_chart(chart, key=f"chart-{view}", selected=key, on_pick=_pick)
 
 
 @st.cache_resource(show_spinner=False, max_entries=128)
-def _drawing(run_id: str, version: str, view: View, regime: Regime, _shown: Shown) -> dict[str, Any] | None:
+def _prepared(run_id: str, version: str, view: View, regime: Regime, _shown: Shown) -> str | None:
     """A chart ready to send, made once per change of the run."""
     figure = _figure(_shown, view, regime)
-    return None if figure is None else {**drawing(figure), "label": _label(_shown, view, regime)}
+    return None if figure is None else prepared(figure, _label(_shown, view, regime))
 
 
 def _figure(shown: Shown, view: View, regime: Regime, selected: str | None = None) -> go.Figure | None:
@@ -150,8 +149,8 @@ def _headline(run_id: str, version: str, _shown: Shown) -> Headline:
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _plan_table(run_id: str, version: str, _shown: Shown) -> PlanTable:
-    return plan_table(_shown.frame)
+def _plan_table(run_id: str, version: str, _shown: Shown) -> str:
+    return plan_table(_shown.frame).prepared()
 
 
 def _plan_choice(shown: Shown, key: str) -> None:
@@ -190,7 +189,7 @@ def _table(shown: Shown, key: str) -> None:
             key="csv",
             help="Every column, numbers in full precision",
         )
-    render_plans(_plan_table(*shown.cache_key, shown), key="plans", selected=key, on_pick=_pick)
+    render_table(_plan_table(*shown.cache_key, shown), key="plans", selected=key, on_pick=_pick)
 
 
 def _pick(key: str) -> None:

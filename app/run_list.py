@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.links import ExploreState, differing
-from app.table_view import Cell, Column, Row
+from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, fmt_ratio, fmt_us
 from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
@@ -59,7 +59,7 @@ def choices(runs: Iterable[RunSummary]) -> tuple[list[str], list[str]]:
     return sorted({run.pipeline for run in runs}), sorted({gpu_of(run) for run in runs})
 
 
-def run_table(runs: Sequence[RunSummary]) -> tuple[tuple[Column, ...], list[Row]]:
+def run_table(runs: Sequence[RunSummary]) -> Table:
     """Headings and one row a run, its key the run's id; titles have a column where any run has one."""
     titled = any(run.title for run in runs)
     columns = (_COLUMNS[0], _TITLE, *_COLUMNS[1:]) if titled else _COLUMNS
@@ -67,7 +67,7 @@ def run_table(runs: Sequence[RunSummary]) -> tuple[tuple[Column, ...], list[Row]
     for run in runs:
         first, *rest = _cells(run)
         rows.append(Row(run.id, (first, Cell(run.title), *rest) if titled else (first, *rest)))
-    return columns, rows
+    return Table("Runs", columns, tuple(rows))
 
 
 def _cells(run: RunSummary) -> tuple[Cell, ...]:

@@ -10,7 +10,8 @@ from app.inputs import Asked
 from app.links import ExploreState, differing
 from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown
-from app.plan_table import plan_table, render_plans
+from app.plan_table import plan_table
+from app.table_view import render_table
 from app.theme import PLANNED, Provenance, provenance
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
@@ -152,4 +153,4 @@ def render_here(asked: Asked, shown: Shown | None) -> None:
         )
         planned = _planned(asked)
         if planned is not None:
-            render_plans(plan_table(planned.frame), key="here-table")
+            render_table(plan_table(planned.frame).prepared(), key="here-table")

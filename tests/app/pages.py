@@ -50,7 +50,8 @@ def alerts(app: AppTest) -> list[str]:
 def components(app: AppTest, name: str) -> list[dict[str, Any]]:
     """The data sent to each component of a name ("chart", "table", "graph") on the page."""
     protos = [element.proto for element in app.get("bidi_component")]
-    return [json.loads(proto.json) for proto in protos if proto.component_name.endswith(f"planscope.{name}")]
+    found = [json.loads(proto.json) for proto in protos if proto.component_name.endswith(f"planscope.{name}")]
+    return [{**json.loads(data[0]), **data[1]} if isinstance(data, list) else data for data in found]
 
 
 def tables(app: AppTest) -> list[list[list[str]]]:
