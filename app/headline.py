@@ -97,7 +97,7 @@ def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> l
     if pick is not None:
         figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(run)))
     if torch is not None:
-        beside = f"{fmt_ratio(torch / best_us)} the fastest"
+        beside = f"{fmt_ratio(torch / best_us)} the time of the fastest"
         wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
         figures.append(Figure(name, fmt_us(torch), beside + wins))
     elif run.kind is RunKind.SWEEP:
@@ -111,7 +111,7 @@ def _picks(run: RunRecord) -> str:
     costs = []
     for mode, pick in run.first_picks().items():
         regret = run.regret(pick)
-        costs.append(f"{mode}: {_status(pick) if regret is None else f'{fmt_ratio(regret)} the fastest'}")
+        costs.append(f"{mode}: {_status(pick) if regret is None else f'{fmt_ratio(regret)} the time of the fastest'}")
     return ", ".join(costs)
 
 

@@ -27,7 +27,7 @@ def time_hover(row: Row, regime: str, fastest_us: float) -> str:
     lines = [
         _heading(row),
         f"{theme.fmt_us(median, digits)} median of {row[f'{regime}_samples']} samples, p10 {p10}, p90 {p90}",
-        f"{theme.fmt_ratio(median / fastest_us)} the fastest",
+        f"{theme.fmt_ratio(median / fastest_us)} the time of the fastest",
     ]
     if regime != "host" and _known(row["tflops"]):
         scale = row["hot_median_us"] / median
@@ -88,7 +88,7 @@ def timings_summary(frame: pd.DataFrame, *, regime: str = "hot", baseline: Basel
     for row in rows:
         if row["is_first_pick"]:
             ratio = theme.fmt_ratio(row[column] / best)
-            parts.append(f"heuristics' first pick {time_text(row, regime)} ({ratio} the fastest)")
+            parts.append(f"heuristics' first pick {time_text(row, regime)} ({ratio} the time of the fastest)")
     if baseline is not None:
         time = getattr(baseline, regime).median_us
         parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)})")

@@ -84,11 +84,12 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
     assert best.timings is not None
     picks = run.first_picks()
     regrets = [(mode, pick, run.regret(pick)) for mode, pick in picks.items()]
+    of_fastest = "the time of the fastest"
     host, hot = number(best.timings.host.median_us), number(best.timings.hot.median_us)
     print_facts(
         [
             *(
-                (f"mode {mode}", f"{pick.plan_name}: {f'{regret:.2f}x the fastest' if regret else pick.status}")
+                (f"mode {mode}", f"{pick.plan_name}: {f'{regret:.2f}x {of_fastest}' if regret else pick.status}")
                 for mode, pick, regret in regrets
             ),
             *((f"mode {mode}", "lists no plan") for mode in run.options.modes if mode not in picks),

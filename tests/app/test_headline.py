@@ -28,12 +28,12 @@ def test_a_win_over_both():
 def test_a_loss_is_said_as_one():
     outcome = said([ok_plan(1, 100.0, modes={"A": 0})], baseline=torch_at(80.0))
     assert outcome.sentence.endswith("it is the heuristics' first pick; 1.25x slower than torch eager (80.0 µs).")
-    assert outcome.figures[2].beside == "0.800x the fastest: torch eager wins"
+    assert outcome.figures[2].beside == "0.800x the time of the fastest: torch eager wins"
 
 
 def test_every_mode_says_what_its_first_pick_costs():
     plans = [ok_plan(1, 100.0, modes={"A": 0, "B": 1}), ok_plan(2, 50.0, modes={"B": 0}), ok_plan(3, 75.0)]
-    assert said(plans).figures[1].beside == "A: 2.00x the fastest, B: 1.00x the fastest"
+    assert said(plans).figures[1].beside == "A: 2.00x the time of the fastest, B: 1.00x the time of the fastest"
 
 
 def test_half_a_percent_is_no_difference():
