@@ -108,11 +108,10 @@ def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> l
 
 def _picks(run: RunRecord) -> str:
     """What each heuristics mode's own first pick costs, in times of the fastest plan."""
-    costs = []
-    for mode, pick in run.first_picks().items():
-        regret = run.regret(pick)
-        costs.append(f"{mode}: {_status(pick) if regret is None else f'{fmt_ratio(regret)} the time of the fastest'}")
-    return ", ".join(costs)
+    regrets = {mode: (run.regret(pick), pick) for mode, pick in run.first_picks().items()}
+    costs = ", ".join(f"{mode} {fmt_ratio(regret)}" for mode, (regret, _) in regrets.items() if regret is not None)
+    ends = [f"{mode}: {_status(pick)}" for mode, (regret, pick) in regrets.items() if regret is None]
+    return ", ".join(([f"{costs} the time of the fastest"] if costs else []) + ends)
 
 
 def _share(run: RunRecord, best_us: float) -> list[Figure]:

@@ -33,7 +33,7 @@ def test_a_loss_is_said_as_one():
 
 def test_every_mode_says_what_its_first_pick_costs():
     plans = [ok_plan(1, 100.0, modes={"A": 0, "B": 1}), ok_plan(2, 50.0, modes={"B": 0}), ok_plan(3, 75.0)]
-    assert said(plans).figures[1].beside == "A: 2.00x the time of the fastest, B: 1.00x the time of the fastest"
+    assert said(plans).figures[1].beside == "A 2.00x, B 1.00x the time of the fastest"
 
 
 def test_half_a_percent_is_no_difference():
