@@ -71,6 +71,23 @@ def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
     assert tensors["alpha"]["value"] == 3.0
 
 
+def test_cancel_says_where_another_page_keeps_the_planning_going(monkeypatch):
+    monkeypatch.setattr("engine.jobs.job.GONE_S", 60.0)  # nothing looks every second here
+    sizes = {"b": "1", "m": "72", "n": "72", "k": "72"}
+    pages = [opened(pipeline="matmul_epilogue", **sizes) for _ in range(2)]
+    manager = resources.resources().manager
+    (job,) = (job for job in manager.jobs() if not job.state.ended)
+    key = f"cancel-{job.id}"
+    pages[1].button(key=key).click().run()
+    assert not pages[1].exception
+    assert "Another page waits for the same plans" in texts(pages[1])
+    assert not manager.snapshot(job.id).state.ended
+    pages[0].run()
+    pages[0].button(key=key).click().run()
+    assert manager.wait(job.id, 5.0)
+    assert "Planning cancelled" in texts(pages[1].run())
+
+
 def test_a_head_dim_that_cudnn_refuses_is_answered_in_cudnns_words():
     page = opened(pipeline="sdpa", d="100")
     assert alerts(page) == [], "which head dims there are is cuDNN's to say"
