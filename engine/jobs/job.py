@@ -81,7 +81,9 @@ class Job:
         """Now, with its place in the queue as the manager knows it."""
         with self._lock:
             request, progress, now = self.request, self._progress, time.monotonic()
-            eta = None if progress.eta_s is None else max(1.0, progress.eta_s - (now - self._progress_at))
+            # An estimate that has run out is none: a second left would be said for as long as the step takes.
+            left = None if progress.eta_s is None else progress.eta_s - (now - self._progress_at)
+            eta = None if left is None or left <= 0 else max(1.0, left)
             elapsed = {JobState.QUEUED: 0.0, JobState.RUNNING: now - self._started}
             return JobSnapshot(
                 id=self.id,
