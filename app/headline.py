@@ -18,7 +18,7 @@ from app.theme import (
     fmt_us,
 )
 from engine.graph.roofline import roofline
-from engine.records.arithmetic import arithmetic
+from engine.records.arithmetic import Arithmetic, arithmetic, seen_arithmetic
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
 
@@ -67,10 +67,10 @@ def headline(run: RunRecord) -> Headline:
         parts.append(f"the heuristics' first pick ended as {_status(pick)}")
     name = run.baseline.name if run.baseline else "torch eager"
     if torch is not None:
-        compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)})")
+        compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)}{_unlike(run, best)})")
     if compared:
         parts.append(" and ".join(compared))
-    figures = [Figure("Fastest plan", fmt_us(best_us), best.plan_name), *_versus(run, best_us, torch, name)]
+    figures = [Figure("Fastest plan", fmt_us(best_us), best.plan_name), *_versus(run, best, torch, name)]
     return Headline("; ".join(parts) + ".", (*figures, *_share(run, best_us), *_multiplies(run, best)))
 
 
@@ -91,19 +91,33 @@ def _inert(text: str) -> str:
     return escape(cleaned(" ".join(text.split())))
 
 
-def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> list[Figure]:
-    pick, pick_us = run.first_pick, hot_us(run.first_pick)
+def _versus(run: RunRecord, best: PlanRecord, torch: float | None, name: str) -> list[Figure]:
+    best_us, pick, pick_us = hot_us(best) or 0.0, run.first_pick, hot_us(run.first_pick)
     figures = []
     if pick is not None:
         figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(run)))
     if torch is not None:
         beside = f"{fmt_ratio(torch / best_us)} the time of the fastest"
         wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
-        figures.append(Figure(name, fmt_us(torch), beside + wins))
+        figures.append(Figure(name, fmt_us(torch), beside + _unlike(run, best) + wins))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
     return figures
+
+
+def _unlike(run: RunRecord, best: PlanRecord) -> str:
+    """What the baseline of an fp32 graph multiplies in, where the fastest plan does it in something else: no small part
+    of the difference in speed."""
+    mine = arithmetic(run.graph.io_dtype, best)
+    theirs = seen_arithmetic(run.graph.io_dtype, run.baseline.accuracy) if run.baseline else None
+    if mine is None or theirs is None or _word(mine) == _word(theirs):
+        return ""
+    return f", in {_word(theirs)}"
+
+
+def _word(found: Arithmetic) -> str:
+    return found.value.split(",")[0]
 
 
 def _picks(run: RunRecord) -> str:
@@ -127,7 +141,7 @@ def _share(run: RunRecord, best_us: float) -> list[Figure]:
 def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
     """What an fp32 graph's fastest plan multiplies in: the first thing to know of its error, and of its speed."""
     found = arithmetic(run.graph.io_dtype, best)
-    return [] if found is None else [Figure("fp32 is multiplied in", found.value.split(",")[0], _TF32)]
+    return [] if found is None else [Figure("fp32 is multiplied in", _word(found), _TF32)]
 
 
 def _unmeasured(run: RunRecord) -> Headline:

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from app.frames import COLUMNS, baseline_times, frame_csv, plans_frame, samples_frame, spread, worst_output
+from app.plan_facts import plan_facts
 from engine.graph.pipelines import pipeline
 from engine.graph.roofline import roofline
+from engine.graph.tensors import DataType
 from engine.records.plan import Status
 from engine.records.samples import Samples
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, wide_run
@@ -125,3 +127,9 @@ def test_baseline_and_samples() -> None:
     hot = raw[raw["regime"] == "hot"]
     np.testing.assert_array_equal(hot["us"], timings.hot.values.astype(float))
     assert list(hot["order"]) == list(range(41))
+
+
+def test_a_plans_details_give_the_ranks_that_the_table_gives():
+    plan = ok_plan(1, 10.0, modes={"A": 0, "B": 4})
+    assert plans_frame([plan])["modes"][0] == "A:0, B:4"
+    assert dict(plan_facts(plan, DataType.BF16))["mode:rank"] == "A:0, B:4 (0 is first)"

@@ -76,6 +76,7 @@ def test_a_measured_plan_says_what_was_measured(made):
     assert measured["hot_us"] == {"median": 25.12, "p10": 24.92, "p90": 25.32, "samples": 3}
     assert measured["accuracy"][0]["max_rel"] == 0.002
     assert "25.12 us on NVIDIA H200" in files["README.txt"].decode()
+    assert "Keep files of your own out of this folder" in files["README.txt"].decode(), "the loader refuses them"
 
 
 @pytest.mark.parametrize(

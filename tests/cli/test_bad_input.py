@@ -115,6 +115,8 @@ def test_sweep_looks_at_its_arguments_before_it_asks_for_a_gpu(invoke, monkeypat
     (entry,) = complaint(invoke("sweep", "matmul", "--json"), status=1)
     assert "no NVIDIA GPU" in entry["rule"] and "plan" in entry["remedy"]
     complaint(invoke("env", "--properties", "x.json", "--json"), status=1)
+    (entry,) = complaint(invoke("env", "--gpu", "local:7", "--json"))
+    assert entry["field"] == "--gpu" and "--properties" in entry["remedy"]
 
 
 @pytest.mark.parametrize(
