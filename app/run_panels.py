@@ -100,14 +100,16 @@ def _delete(run_id: str) -> None:
 
 
 def _act(work: Callable[[], object], done: str) -> None:
+    """Do it; what it came to is what ``work`` says, else ``done``."""
     errors: tuple[FieldError, ...] = ()
+    said: object = None
     try:
-        work()
+        said = work()
     except InvalidInput as error:
         errors = error.errors
     except StoreError as error:
         errors = (FieldError("", "", str(error), ""),)
-    st.session_state[_WRONG], st.session_state[_DONE] = errors, "" if errors else done
+    st.session_state[_WRONG], st.session_state[_DONE] = errors, "" if errors else said or done
 
 
 def render_import() -> None:
@@ -124,8 +126,9 @@ def _import() -> None:
     if file is None:
         return
 
-    def take() -> None:
+    def take() -> str:
         imported = resources.resources().library.import_run(file.getvalue())
         st.session_state[_CHOSEN] = imported.id
+        return "This run is here already; it is chosen in the list." if imported.already else ""
 
     _act(take, "The run is imported, and chosen in the list.")

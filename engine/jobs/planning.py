@@ -27,6 +27,7 @@ from engine.records.plan import PlanRecord, Stage, Status
 from engine.records.run import Refusal
 
 _REMEDIES = 3
+_NO_REMEDY = "The System page and `python -m engine env` show what this machine has."
 Sink = Callable[[PlanRecord, int, int], None]
 """Gets every record as it comes, in the calling thread: first all candidates as LISTED, then each one's end; with how
 many have ended so far, and how many there are."""
@@ -155,9 +156,8 @@ class _Planning:
                 self.remarks.append(f"Heuristics mode {mode} gave no answer: {reply.message}")
         if self._cancel.is_set():
             return None
-        if lost and not any(listing.plans for listing in listings):
-            raise _cannot_plan(lost[0])
         merged, refusal = merge_listings(listings)
+<<<<<<< HEAD
         self.add(merged)
         return refusal
 
@@ -167,6 +167,23 @@ class _Planning:
         for record in records:
             self._done += record.status is not Status.LISTED
             self._sink(record, self._done, len(self._records))
+=======
+        if lost and not merged:
+            return self._blame(lost, refusal if listings else None)
+        self._records = {record.key: record for record in merged}
+        for record in merged:
+            self._sink(record, 0, len(merged))
+        return refusal
+
+    def _blame(self, lost: list[Reply], refused: Refusal | None) -> Refusal:
+        """No plan, and modes that gave no answer: the machine's fault (raises CannotPlan), or, where its libraries are
+        in order, the graph's, over which cuDNN ended its own process."""
+        error = _cannot_plan(lost[0])
+        if error.remedy != _NO_REMEDY or any(reply.end is End.FAILED for reply in lost):
+            raise error
+        message = f"cuDNN could not be asked about this graph: {lost[0].message}"
+        return Refusal(message=message, reasons=(*self.remarks, *(refused.reasons if refused else ())))
+>>>>>>> b2915bc
 
     def accepted(self, variants: Sequence[Variant], modes: Sequence[str]) -> list[Variant]:
         """The first few of ``variants`` that have a plan: in the mode that is asked first or, where none has, in the
@@ -235,7 +252,7 @@ def _cannot_plan(reply: Reply) -> CannotPlan:
     """With what is wrong with this machine's libraries: a missing one ends or disables every builder."""
     problems = inspect_machine().problems
     remedy = " ".join(f"{library.name}: {library.problem}. Run: {library.remedy}." for library in problems)
-    return CannotPlan(reply.message, remedy or "The System page and `python -m engine env` show what this machine has.")
+    return CannotPlan(reply.message, remedy or _NO_REMEDY)
 
 
 def _ignore(record: PlanRecord, done: int, total: int) -> None:

@@ -2,7 +2,10 @@
 
 import pytest
 
+from engine.graph.pipelines import pipeline
+from engine.jobs.planning import plan_graph
 from engine.jobs.pool import End
+from tests.cudnn.conftest import H200
 
 pytestmark = pytest.mark.cudnn
 
@@ -96,6 +99,17 @@ def test_sizes_beyond_any_gpu_end_in_an_answer(bench, name, parameters):
     assert outcome.plans or outcome.refusal.message
     assert all("gave no answer" in remark and "SIGFPE" in remark for remark in outcome.remarks)
     assert bench.pool.submit("environment", {}).result().end is End.DONE
+
+
+def test_a_graph_over_which_cudnn_ends_its_own_process_is_refused_with_that(bench):
+    spec = pipeline("conv_bias_relu").graph({"n": "1048576", "h": "4096", "w": "4096"})
+    outcome = plan_graph(spec, H200, ["A", "B"], pool=bench.pool, blob_dir=bench.folder, build=False)
+    if outcome.refusal is not None and outcome.remarks:
+        assert "SIGFPE" in outcome.refusal.message
+        assert outcome.refusal.reasons[: len(outcome.remarks)] == outcome.remarks
+    else:
+        assert outcome.plans or outcome.refusal.reasons
+        assert bench.version != (9, 28, 1)
 
 
 def test_more_elements_than_an_index_holds_is_cudnns_to_refuse(bench):

@@ -1,0 +1,49 @@
+"""The Explore page with a recorded run open against Streamlit's own hello page, in the same browser and minute."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+
+from tests.browser.conftest import IDLE, serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.timing, pytest.mark.slow]
+ROUNDS, WARM_UP, REPEATS, LIMIT = 3, 2, 5, 1.5
+
+
+def seconds(context, url, drawn=None):
+    """From navigation until no script runs and, where asked for, something is drawn."""
+    page = context.new_page()
+    began = time.perf_counter()
+    page.goto(url)
+    if drawn:
+        page.locator(drawn).first.wait_for(state="attached")
+    page.wait_for_selector(IDLE)
+    took = time.perf_counter() - began
+    page.close()
+    return took
+
+
+def test_the_first_chart_is_drawn_within_one_and_a_half_times_of_hello(chromium, server, tmp_path, record_property):
+    """Whatever else the machine does only adds time, so the best of a few rounds counts: a slow page is slow in all."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 900})
+    context.set_default_timeout(60_000)
+    ratios = []
+    with serving("hello", home=tmp_path / "home", log=tmp_path / "log") as hello:
+        for _ in range(ROUNDS):
+            taken = {"hello": [], "explore": []}
+            for i in range(WARM_UP + REPEATS):
+                pair = (seconds(context, hello.url), seconds(context, server.url, ".st-key-chart-time .marks path"))
+                if i >= WARM_UP:
+                    taken["hello"].append(pair[0])
+                    taken["explore"].append(pair[1])
+            medians = {name: statistics.median(times) for name, times in taken.items()}
+            ratios.append(medians["explore"] / medians["hello"])
+            record_property("medians", medians)
+            print(f"hello {medians['hello']:.2f} s, explore {medians['explore']:.2f} s, {ratios[-1]:.2f}x")
+            if ratios[-1] <= LIMIT:
+                break
+    context.close()
+    assert min(ratios) <= LIMIT
