@@ -27,6 +27,7 @@ const SHAPES = {
   star: polygon(5, -90, 0.45),
   x: "M-.7 -.7L.7 .7M-.7 .7L.7 -.7",
   square: polygon(4, -45),
+  "triangle-up": polygon(3),
 };
 
 const drawMark = (parent, trace, x, y) => {

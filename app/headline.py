@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+from app.judged import Judged, judge, plan_of
 from app.theme import (
     FASTEST_COLOUR,
     FIRST_PICK_COLOUR,
@@ -18,8 +19,12 @@ from app.theme import (
 )
 from engine.graph.roofline import roofline
 from engine.records.arithmetic import arithmetic
+from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
+from engine.records.sentences import winner_sentence
+from engine.records.verdict import Verdict
+from engine.records.wording import microseconds, several, span
 
 _TF32 = "TF32 keeps 10 bits of mantissa: errors of 1e-3, where float32 has 1e-6"
 _ORIGIN_COLOURS = {"blue": "#3b74d8", "green": FASTEST_COLOUR, "orange": FIRST_PICK_COLOUR, "gray": OTHER_COLOUR}
@@ -47,30 +52,64 @@ def hot_us(plan: PlanRecord | None) -> float | None:
     return plan.timings.hot.median_us if plan is not None and plan.timings is not None else None
 
 
-def headline(run: RunRecord) -> Headline:
-    """The headline of a run, whatever became of it."""
+def headline(run: RunRecord, judged: Judged | None = None) -> Headline:
+    """The headline of a run, whatever became of it. ``judged``: by which constraints; by the run's own where not
+    given."""
+    judged = judged or judge(run, Constraints.of(run.options))
     if run.refusal is not None:
         return Headline(f"cuDNN {run.environment.cudnn_backend} has no plan for this graph.", ())
-    best = run.best
-    if best is None:
+    hot = judged.hot
+    if hot is None:
         return _unmeasured(run)
-    best_us, pick, pick_us = hot_us(best) or 0.0, run.first_pick, hot_us(run.first_pick)
+    best, winner = plan_of(run, hot.best), plan_of(run, hot.winner)
+    if best is None or winner is None:
+        return Headline(winner_sentence(hot), ())
+    best_us = hot.intervals[best.key].median
     torch = run.baseline.timings.hot.median_us if run.baseline and run.baseline.timings else None
-    parts = [f"The fastest plan, {best.plan_name}, takes {fmt_us(best_us)}"]
-    compared = []
-    if pick is not None and pick.key == best.key:
-        parts.append("it is the heuristics' first pick")
-    elif pick_us is not None:
-        compared.append(f"{_faster(pick_us / best_us)} the heuristics' first pick ({fmt_us(pick_us)})")
+    name = run.baseline.name if run.baseline else "torch eager"
+    figures = [_leads(hot, winner), *_versus(run, hot, best_us, torch, name)]
+    sentence = f"{_wins(hot)} {_compared(run, hot, best_us, torch, name)}".strip()
+    return Headline(sentence, (*figures, *_share(run, best_us), *_multiplies(run, winner)))
+
+
+def _wins(hot: Verdict) -> str:
+    """Who wins; of several that tie only the one that is chosen is named: chart and table mark the others."""
+    if len(hot.tie_set) == 1 or hot.winner is None:
+        return winner_sentence(hot)
+    times = span(*(hot.intervals[key].median for key in (hot.tie_set[0], hot.tie_set[-1])))
+    chosen = f"{hot.names[hot.winner]} is chosen among them for {hot.reason}"
+    return f"{len(hot.tie_set)} plans tie hot at {times}; {chosen}."
+
+
+def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
+    """Who wins, or how many tie."""
+    sure = hot.intervals[winner.key]
+    time = microseconds(sure.median, (sure.high - sure.low) / 2)
+    interval = f"95 % interval {span(sure.low, sure.high)}" if sure.low < sure.high else several(sure.samples, "sample")
+    if len(hot.tie_set) == 1:
+        return Figure("Winner", time, f"{winner.plan_name}, {interval}")
+    beside = f"{winner.plan_name}, chosen for {hot.reason}, {interval}"
+    return Figure(f"{len(hot.tie_set)} plans tie", time, beside)
+
+
+def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> str:
+    """The best beside the heuristics' first pick and beside torch, as a sentence; "" where neither is there."""
+    pick = run.first_pick
+    parts, compared = [], []
+    if pick is not None and pick.key in hot.tie_set:
+        parts.append("the heuristics' first pick wins" if pick.key == hot.winner else "the heuristics' first pick ties")
+    elif pick is not None and pick.key in hot.intervals:
+        us = hot.intervals[pick.key].median
+        compared.append(f"{_faster(us / best_us)} the heuristics' first pick ({fmt_us(us)})")
     elif pick is not None:
         parts.append(f"the heuristics' first pick ended as {_status(pick)}")
-    name = run.baseline.name if run.baseline else "torch eager"
     if torch is not None:
         compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)})")
     if compared:
-        parts.append(" and ".join(compared))
-    figures = [Figure("Fastest plan", fmt_us(best_us), best.plan_name), *_versus(run, best_us, torch, name)]
-    return Headline("; ".join(parts) + ".", (*figures, *_share(run, best_us), *_multiplies(run, best)))
+        best = "the best that meets the constraints" if hot.constraints.demands else "the best"
+        parts.append(f"{best} is {' and '.join(compared)}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def headline_html(said: Headline, origin: Provenance) -> str:
@@ -85,13 +124,13 @@ def headline_html(said: Headline, origin: Provenance) -> str:
     return f'<div>{lead}</div><div class="ps-figures">{figures}</div>' if figures else f"<div>{lead}</div>"
 
 
-def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> list[Figure]:
+def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> list[Figure]:
     pick, pick_us = run.first_pick, hot_us(run.first_pick)
     figures = []
     if pick is not None:
-        figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(run)))
+        figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(hot)))
     if torch is not None:
-        beside = f"{fmt_ratio(torch / best_us)} the fastest"
+        beside = f"{fmt_ratio(torch / best_us)} the best"
         wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
         figures.append(Figure(name, fmt_us(torch), beside + wins))
     elif run.kind is RunKind.SWEEP:
@@ -100,27 +139,32 @@ def _versus(run: RunRecord, best_us: float, torch: float | None, name: str) -> l
     return figures
 
 
-def _picks(run: RunRecord) -> str:
-    """What each heuristics mode's own first pick costs, in times of the fastest plan."""
+def _picks(hot: Verdict) -> str:
+    """What each heuristics mode's own first pick costs, in times of the best plan."""
     costs = []
-    for mode, pick in run.first_picks().items():
-        regret = run.regret(pick)
-        costs.append(f"{mode}: {_status(pick) if regret is None else f'{fmt_ratio(regret)} the fastest'}")
+    for pick in hot.picks:
+        if pick.key is None:
+            continue
+        status = str(pick.status).replace("_", " ")
+        words = "ties" if pick.ties else status if pick.regret is None else f"{fmt_ratio(pick.regret)} the best"
+        costs.append(
+            f"{pick.mode}: {'wins' if pick.key == hot.winner else words}{'' if pick.admitted else ' (excluded)'}"
+        )
     return ", ".join(costs)
 
 
 def _share(run: RunRecord, best_us: float) -> list[Figure]:
-    """How far the fastest plan comes by the GPU's public specification."""
+    """How far the best plan comes by the GPU's public specification."""
     ceiling = roofline(run.graph, run.environment.gpu.name) if run.environment.gpu else None
     tflops = run.graph.flops() / best_us * 1e-6
     if ceiling is None:
-        return [Figure("Rate of the fastest", f"{tflops:,.0f} TFLOP/s", "this GPU's specification is not listed")]
+        return [Figure("Rate of the best", f"{tflops:,.0f} TFLOP/s", "this GPU's specification is not listed")]
     beside = f"{tflops:,.0f} TFLOP/s, {ceiling.bound} bound, by public specification"
     return [Figure("Share of the roofline", fmt_percent(ceiling.floor_us / best_us), beside)]
 
 
 def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
-    """What an fp32 graph's fastest plan multiplies in: the first thing to know of its error, and of its speed."""
+    """What an fp32 graph's winner multiplies in: the first thing to know of its error, and of its speed."""
     found = arithmetic(run.graph.io_dtype, best)
     return [] if found is None else [Figure("fp32 is multiplied in", found.value.split(",")[0], _TF32)]
 

@@ -26,7 +26,7 @@ LOG_FROM = 8.0
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"}
 TOP = -0.85
 """Where the rows begin, on the axis whose row 0 is the first: room for the ring around its dot."""
-_UNDRAWN = frozenset({"knobs", "stage", "message", "blob_sha256", "behavior_notes", "numerical_notes"})
+_UNDRAWN = frozenset({"knobs", "stage", "message", "blob_sha256", "behavior_notes", "numerical_notes", "engine_name"})
 
 
 def ordered(frame: pd.DataFrame, regime: str = "hot") -> pd.DataFrame:
@@ -165,6 +165,16 @@ def value_axis(title: str, low: float, high: float, *, log: bool, powers: bool =
         "tickmode": "array",
         "tickvals": values,
         "ticktext": [fmt_number(v, 1) if not powers and 1e-4 < v < 1e7 else _power(v) for v in values],
+    }
+
+
+def near_axis(title: str, low: float, high: float) -> dict[str, Any]:
+    """A linear x axis that does not begin at zero, and says so."""
+    room = max(high - low, low * 0.002) * 0.08
+    return {
+        "title": {"text": f"{title}; the axis does not begin at 0"},
+        "range": [low - room, high + room],
+        "nticks": 6,
     }
 
 

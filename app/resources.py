@@ -14,10 +14,12 @@ import pandas as pd
 import streamlit as st
 
 from app.frames import plans_frame
+from app.judged import Judged, judge
 from engine.graph.errors import InvalidInput, invalid
 from engine.jobs.manager import JobManager
 from engine.jobs.workshop import library_versions
 from engine.plans.targets import Target, local_targets, shipped_targets, target_from_file
+from engine.records.constraints import Constraints
 from engine.records.run import RunRecord
 from engine.runs.home import data_home
 from engine.runs.library import Library
@@ -110,14 +112,24 @@ def _run(run_id: str, token: tuple[int, int]) -> RunRecord:
     return resources().library.get(run_id)
 
 
-def load_frame(run_id: str) -> pd.DataFrame:
-    """The run's plans as a table, made once per change of it. Shared: not to be written to."""
-    return _frame(run_id, resources().library.change_token(run_id))
+def load_judged(run_id: str, constraints: Constraints) -> Judged:
+    """Who wins under these constraints, judged once per change of the run."""
+    return _judged(run_id, resources().library.change_token(run_id), constraints)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _frame(run_id: str, token: tuple[int, int]) -> pd.DataFrame:
-    return plans_frame(_run(run_id, token))
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _judged(run_id: str, token: tuple[int, int], constraints: Constraints) -> Judged:
+    return judge(_run(run_id, token), constraints)
+
+
+def load_frame(run_id: str, constraints: Constraints) -> pd.DataFrame:
+    """The run's plans as a table, made once per change of it and of the constraints. Shared: not to be written to."""
+    return _frame(run_id, resources().library.change_token(run_id), constraints)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _frame(run_id: str, token: tuple[int, int], constraints: Constraints) -> pd.DataFrame:
+    return plans_frame(_run(run_id, token), judged=_judged(run_id, token, constraints).verdicts)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

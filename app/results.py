@@ -9,19 +9,25 @@ import streamlit as st
 from app import session
 from app.chart_view import drawing, render_chart
 from app.charts import accuracy_figure, build_figure, timings_figure
-from app.frames import baseline_times, frame_csv
-from app.headline import Headline, headline, headline_html
-from app.links import Regime, View
+from app.demanding import render_demands
+from app.findings import findings_html
+from app.frames import frame_csv
+from app.headline import headline, headline_html
+from app.judged import plan_of
+from app.links import View
 from app.notices import escaped
-from app.plan_detail import Shown, default_key, find_plan, render_plan
+from app.plan_detail import Shown, default_key, render_plan
 from app.plan_table import PlanTable, plan_table, render_plans
 from app.readings import accuracy_summary, build_summary, timings_summary
+from app.sampled import REGIME_WORDS, baseline_times
 from app.theme import STATUS_STYLES, Provenance, fmt_us
 from engine.records.run import RunKind
+from engine.records.timings import Regime
 
-VIEW_WORDS = {View.TIME: "Time", View.ERROR: "Error", View.BUILD: "Build and load"}
+VIEW_WORDS = {View.TIME: "Time", View.CLOSE: "Near the best", View.ERROR: "Error", View.BUILD: "Build and load"}
 _NOTHING = {
     View.TIME: "planned, not measured: no plan of this list was timed.",
+    View.CLOSE: "planned, not measured: no plan of this list was timed.",
     View.ERROR: "planned, not measured: no plan of this list was run, so none was checked against the reference.",
     View.BUILD: "no plan of this list was built.",
 }
@@ -29,7 +35,9 @@ _NOTHING = {
 
 def render_headline(shown: Shown, origin: Provenance) -> None:
     """Where the numbers come from, a sentence, and the few numbers that matter."""
-    st.html(headline_html(_headline(*shown.cache_key, shown), origin))
+    if shown.judged.verdicts:
+        render_demands(shown.judged.constraints)
+    st.html(_headline(*shown.cache_key, shown, origin))
     if shown.run.refusal is not None:
         st.error(escaped(shown.run.refusal.message), icon=":material/block:")
         for reason in shown.run.refusal.reasons:
@@ -42,41 +50,45 @@ def render_results(shown: Shown) -> None:
     if not shown.run.plans:
         return
     state = session.state()
-    key = state.plan if find_plan(shown.run, state.plan) else default_key(shown.run)
+    key = state.plan if plan_of(shown.run, state.plan) else default_key(shown)
     measured = shown.run.kind is RunKind.SWEEP
     view = state.view if measured else View.BUILD
     left, right = st.columns([0.64, 0.36], gap="medium")
     with left:
         if measured:
-            view, regime = _controls()
+            view, regime = _controls(shown)
         else:
             regime = Regime.HOT
         _chart(shown, view, regime, key)
         _table(shown, key)
     with right:
         _plan_choice(shown, key)
-        if plan := find_plan(shown.run, key):
+        if plan := plan_of(shown.run, key):
             render_plan(shown, plan, regime)
     session.write()
 
 
-def _controls() -> tuple[View, Regime]:
-    """Which chart, and which of the timings."""
-    state = session.state()
+def _controls(shown: Shown) -> tuple[View, Regime]:
+    """Which chart, and which of the timings that were taken."""
+    state, taken = session.state(), list(shown.judged.verdicts) or [Regime.HOT]
+    wanted = state.regime if state.regime in taken else Regime.HOT
     session.follow("view", state.view)
-    session.follow("regime", state.regime)
+    session.follow("regime", wanted)
     with st.container(horizontal=True):
         view = st.segmented_control(
             "Chart", list(View), format_func=VIEW_WORDS.__getitem__, key="view", required=True, on_change=_changed
         )
         regime = st.segmented_control(
             "Timing",
-            list(Regime),
+            taken,
+            format_func=REGIME_WORDS.__getitem__,
             key="regime",
             required=True,
             on_change=_changed,
         )
-    return View(view or View.TIME), Regime(regime or Regime.HOT)
+    if absent := [REGIME_WORDS[regime] for regime in Regime if regime not in taken]:
+        st.caption(f"Not measured in this run: {', '.join(absent)}.")
+    return View(view or View.TIME), Regime(regime or wanted)
 
 
 def _changed() -> None:
@@ -98,8 +110,8 @@ def _chart(shown: Shown, view: View, regime: Regime, key: str) -> None:
 def _drawing(run_id: str, version: str, view: View, regime: Regime, _shown: Shown) -> dict[str, Any] | None:
     """A chart ready to send, made once per change of the run."""
     frame, baseline = _shown.frame, baseline_times(_shown.run)
-    if view is View.TIME:
-        figure = timings_figure(frame, regime=regime, baseline=baseline)
+    if view in (View.TIME, View.CLOSE):
+        figure = timings_figure(frame, regime=regime, baseline=baseline, close=view is View.CLOSE)
         label = timings_summary(frame, regime=regime, baseline=baseline)
     elif view is View.ERROR:
         figure, label = accuracy_figure(frame, regime=regime), accuracy_summary(frame)
@@ -109,8 +121,9 @@ def _drawing(run_id: str, version: str, view: View, regime: Regime, _shown: Show
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _headline(run_id: str, version: str, _shown: Shown) -> Headline:
-    return headline(_shown.run)
+def _headline(run_id: str, version: str, _shown: Shown, origin: Provenance) -> str:
+    said = headline_html(headline(_shown.run, _shown.judged), origin)
+    return said + findings_html(_shown.run, _shown.judged)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import streamlit as st
 
-from app import job_view, resources, session
+from app import demands, job_view, resources, session
 from app.inputs import Asked
 from app.notices import render_errors
-from engine.graph.errors import FieldError, InvalidInput, invalid
-from engine.records.options import SweepOptions
+from app.sweep_options import estimate_s, has_scores, preset_words, read_options
+from engine.graph.errors import FieldError, InvalidInput
+from engine.records.constraints import Constraints
+from engine.records.options import DataKind, Preset, SweepOptions
 from engine.records.run import RunKind
 
-SEED_LIMIT = 2**63 - 1
-_SEED, _CACHE, _WRONG = "sweep-seed", "sweep-cache", "sweep.wrong"
-
-
-def read_seed(text: str) -> int:
-    """The seed a person typed, 0 for none; raises InvalidInput."""
-    given = text.strip() or "0"
-    number = given.isascii() and given.isdigit() and len(given) <= len(str(SEED_LIMIT))
-    if not number or int(given) > SEED_LIMIT:
-        rule = f"a seed is a whole number from 0 to {SEED_LIMIT:,}."
-        raise invalid("seed", text, rule, "The default is 0.")
-    return int(given)
+TEXTS = ("seed", "score_shift", "knob_budget", "explicit")
+_WRONG, _OPEN = "sweep.wrong", "sweep-options"
+_DATA_WORDS = {DataKind.NORMAL: "normal", DataKind.UNIFORM: "uniform", DataKind.POSITIVE: "all positive"}
 
 
 def obstacle(asked: Asked, gpus: int, problem: str) -> str:
@@ -53,22 +49,121 @@ def render_controls(asked: Asked) -> None:
         on_click=_start,
         args=(asked,),
     )
-    if not reason:
-        with st.popover("Options", icon=":material/tune:"):
-            st.text_input("Seed of the random data", key=_SEED, max_chars=20, placeholder="0")
-            st.toggle("Builds may use the driver's cache of compiled kernels", key=_CACHE)
-            st.caption("Off, build times are honest cold ones. The same seed gives the same data.")
-    render_errors(st.session_state.get(_WRONG, ()))
+    panel = st.popover("Options", icon=":material/tune:", key=_OPEN, on_change="rerun")
+    if panel.open:
+        with panel:
+            _render_options(asked)
+    wrong = st.session_state.get(_WRONG, ())
+    beside = {*TEXTS} if panel.open else set()
+    render_errors(error for error in wrong if error.field not in beside)
     if reason:
         st.caption(reason)
+
+
+def _render_options(asked: Asked) -> None:
+    """What a sweep may be asked for. Each text has its message beside it."""
+    wrong = {error.field: error for error in _check(asked)}
+    kept = _kept()
+    preset = st.segmented_control(
+        "Precision", list(Preset), default=kept["preset"], key="sweep-preset", required=True, on_change=_keep
+    )
+    preset = Preset(preset or Preset.STANDARD)
+    st.caption(f"About {_seconds(asked, preset)}: {preset_words(preset)}.")
+    st.segmented_control(
+        "Random data",
+        list(DataKind),
+        format_func=_DATA_WORDS.__getitem__,
+        default=kept["data"],
+        key="sweep-data",
+        required=True,
+        on_change=_keep,
+    )
+    _ask("seed", "Seed: the same one gives the same data", "0", wrong)
+    if has_scores(asked.spec):
+        _ask("score_shift", "Score shift: added to every attention score", "0", wrong)
+    st.toggle(
+        "Ask every engine, not only those the heuristics list",
+        kept["every_engine"],
+        "sweep-every_engine",
+        on_change=_keep,
+    )
+    _ask("knob_budget", "Knob search: how many further choices to build", "0, off", wrong)
+    st.text_area(
+        "Explicit plans, one a line",
+        kept["explicit"],
+        key="sweep-explicit",
+        placeholder="49;SPLIT_K_SLC=15;KERNEL_CFG=30",
+        height=80,
+        on_change=_keep,
+    )
+    if "explicit" in wrong:
+        render_errors(error for error in _check(asked) if error.field == "explicit")
+    st.toggle(
+        "Builds may use the driver's cache of compiled kernels",
+        kept["compute_cache"],
+        "sweep-compute_cache",
+        help="Off, build times are honest cold ones",
+        on_change=_keep,
+    )
+    st.caption("The demands on the winner are those set above the results.")
+
+
+def _ask(field: str, label: str, empty: str, wrong: dict[str, FieldError]) -> None:
+    st.text_input(
+        label,
+        _kept()[field],
+        key=f"sweep-{field}",
+        max_chars=20,
+        placeholder=empty,
+        autocomplete="off",
+        on_change=_keep,
+    )
+    if field in wrong:
+        render_errors([wrong[field]])
+
+
+def _kept() -> dict[str, Any]:
+    """What was chosen, kept beside the widgets: these lose it as soon as the popover closes."""
+    nothing = {"preset": Preset.STANDARD, "data": DataKind.NORMAL, "every_engine": False, "compute_cache": False}
+    return {**nothing, **dict.fromkeys(TEXTS, ""), **st.session_state.get("sweep.options", {})}
+
+
+def _keep() -> None:
+    drawn = {name: st.session_state.get(f"sweep-{name}") for name in _kept()}
+    st.session_state["sweep.options"] = {**_kept(), **{k: v for k, v in drawn.items() if v is not None}}
+
+
+def _options(asked: Asked) -> SweepOptions:
+    kept = _kept()
+    choices = {name: value for name, value in kept.items() if name not in TEXTS}
+    constraints = demands.read(session.state().demands, Constraints())
+    return read_options({name: str(kept[name]) for name in TEXTS}, choices, constraints, asked.spec)
+
+
+def _check(asked: Asked) -> tuple[FieldError, ...]:
+    try:
+        _options(asked)
+    except InvalidInput as error:
+        return error.errors
+    return ()
+
+
+def _seconds(asked: Asked, preset: Preset) -> str:
+    """How long a sweep of this graph may take, by the plans that its latest run has."""
+    runs = resources.resources().library.matching(asked.spec.graph_id)
+    plans = runs[0].plans if runs else None
+    kept = _kept()
+    further = int(kept["knob_budget"]) if str(kept["knob_budget"]).isdecimal() else 0
+    seconds = estimate_s(preset, plans, min(further, 10_000))
+    counted = f"{plans} plans, as its latest run has" if plans else "as many plans as usual"
+    return f"{math.ceil(seconds)} s for {counted}"
 
 
 def _start(asked: Asked) -> None:
     manager = resources.resources().manager
     errors: tuple[FieldError, ...] = ()
     try:
-        seed = read_seed(str(st.session_state.get(_SEED) or ""))
-        options = SweepOptions(seed=seed, compute_cache=bool(st.session_state.get(_CACHE)))
+        options = _options(asked)
         if manager is not None:
             manager.submit_sweep(
                 asked.pipeline, asked.parameters, asked.spec, asked.target, client=session.client(), options=options

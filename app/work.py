@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import evidence, form, job_view, resources, session, sweeping
+from app import demands, evidence, form, job_view, resources, session, sweeping
 from app.evidence import HERE, planned_run, settle_run
 from app.inputs import Asked
+from app.judged import judge
 from app.links import ExploreState, differing
 from app.notices import escaped, render_errors
 from app.plan_detail import Shown
@@ -15,6 +16,7 @@ from app.theme import PLANNED, Provenance, provenance
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.snapshots import JobState
+from engine.records.constraints import Constraints
 from engine.runs.store import StoreError
 from engine.runs.summary import Origin, RunSummary
 
@@ -72,10 +74,12 @@ def _open(summary: RunSummary) -> tuple[Shown | None, Provenance]:
     except (InvalidInput, StoreError) as error:
         st.error(escaped(str(error)))
         return None, PLANNED
+    constraints = demands.read(session.state().demands, Constraints.of(run.options))
     shown = Shown(
         run,
         library.change_token(summary.id),
-        resources.load_frame(summary.id),
+        resources.load_judged(summary.id, constraints),
+        resources.load_frame(summary.id, constraints),
         lambda sha256: library.blob(summary.id, sha256),
     )
     return shown, provenance(run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
@@ -115,7 +119,8 @@ def _planned(asked: Asked) -> Shown | None:
     store = found.library.store
     if run is None or store is None:
         return None
-    return Shown(run, job.version, resources.planned_frame(job.id, job.version, run), store.get_blob)
+    frame = resources.planned_frame(job.id, job.version, run)
+    return Shown(run, job.version, judge(run, Constraints()), frame, store.get_blob)
 
 
 def _offer_nearest(asked: Asked) -> None:

@@ -13,7 +13,10 @@ from engine.records.arithmetic import EXPLANATION, arithmetic, seen_arithmetic
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord
-from engine.records.timings import Timings
+from engine.records.sentences import sentences
+from engine.records.timings import Regime, Timings
+from engine.records.verdict import FirstPick, Verdict, verdict
+from engine.records.wording import several
 
 
 def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
@@ -53,7 +56,9 @@ def say_messages(plans: Sequence[PlanRecord]) -> None:
 
 
 def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
-    """Measured plans, the fastest first, and what torch took."""
+    """Measured plans, the fastest first, with their hot medians' 95 % intervals, who wins and who ties, and what torch
+    took."""
+    judged = verdict(run)
     picked = {pick.key: [m for m, p in run.first_picks().items() if p == pick] for pick in run.first_picks().values()}
     fp32 = run.graph.io_dtype is DataType.FP32
     print()
@@ -64,35 +69,36 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
                 plan.plan_name,
                 " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
                 *_medians(plan.timings),
+                _interval(judged, plan),
                 _worst(plan.accuracy),
                 number(plan.build_ms),
                 number(plan.deserialize_ms),
                 f"{plan.workspace_bytes or 0:,}",
                 *([arithmetic(run.graph.io_dtype, plan)] if fp32 else []),
-                f"first pick of {', '.join(picked[plan.key])}" if plan.key in picked else "",
+                _remark(judged, plan, picked.get(plan.key, [])),
             )
         )
     if (base := run.baseline) and base.timings:
         multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy)] if fp32 else []
         error = _worst(base.accuracy)
-        rows.append((base.name, None, *_medians(base.timings), error, None, None, None, *multiplies, "baseline"))
-    header = ["plan", "modes", "hot_us", "cold_us", "host_us", "max_rel", "build_ms", "load_ms", "workspace_bytes"]
+        rows.append((base.name, None, *_medians(base.timings), None, error, None, None, None, *multiplies, "baseline"))
+    regimes = ["hot_us", "cold_us", "host_us", "ready_us", "end_to_end_us"]
+    header = ["plan", "modes", *regimes, "hot 95 %", "max_rel", "build_ms", "load_ms", "workspace_bytes"]
     print_table([*header, *(["multiplies in"] if fp32 else []), ""], rows)
 
 
 def print_findings(run: RunRecord, best: PlanRecord) -> None:
-    """The price of trusting each heuristics mode, what a call waits for, and what fp32 means here."""
+    """Who wins and how surely, the price of trusting each heuristics mode, what a call waits for, and what fp32 means
+    here."""
     print()
     assert best.timings is not None
     picks = run.first_picks()
-    regrets = [(mode, pick, run.regret(pick)) for mode, pick in picks.items()]
+    near = {pick.mode: _near(pick) for pick in verdict(run).picks}
     dominates, host = best.timings.dominates, best.timings.host
     print_facts(
         [
-            *(
-                (f"mode {mode}", f"{pick.plan_name}: {f'{regret:.2f}x the fastest' if regret else pick.status}")
-                for mode, pick, regret in regrets
-            ),
+            *((said.topic, said.text) for said in sentences(run) if said.topic != "heuristics"),
+            *((f"mode {mode}", f"{near[mode]}; first pick {_cost(run, pick)}") for mode, pick in picks.items()),
             *((f"mode {mode}", "lists no plan") for mode in run.options.modes if mode not in picks),
             (
                 "per call",
@@ -107,10 +113,41 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
     say_messages(run.timed())
 
 
+def _cost(run: RunRecord, pick: PlanRecord) -> str:
+    """What a first pick costs, or how it ended."""
+    regret = run.regret(pick)
+    return f"{pick.plan_name}: {f'{regret:.2f}x the fastest' if regret else pick.status}"
+
+
+def _near(pick: FirstPick) -> str:
+    """After how many plans of a mode's list one is within 2 % of the best."""
+    if pick.close_after is None:
+        return f"none of {several(pick.listed, 'plan')} within 2 % of the best"
+    return f"within 2 % of the best after {pick.close_after} of {several(pick.listed, 'plan')}"
+
+
 def _medians(timings: Timings | None) -> tuple[str | None, ...]:
-    """Hot, cold and host; None for each that was not measured."""
-    regimes = (timings.hot, timings.cold, timings.host) if timings else (None,) * 3
+    """Of every regime; None for each that was not measured."""
+    regimes = [timings.of(regime) if timings else None for regime in Regime]
     return tuple(number(samples.median_us) if samples else None for samples in regimes)
+
+
+def _interval(judged: Verdict, plan: PlanRecord) -> str | None:
+    """Ends of the hot median's 95 % interval, microseconds."""
+    found = judged.intervals.get(plan.key)
+    return f"{number(found.low)}-{number(found.high)}" if found else None
+
+
+def _remark(judged: Verdict, plan: PlanRecord, modes: Sequence[str]) -> str:
+    """Whether it wins, ties, or was only screened, and whose first pick it is."""
+    remarks = []
+    if plan.key in judged.tie_set:
+        remarks.append("winner" if plan.key == judged.winner else "ties")
+    elif plan.timings and plan.timings.stopped == "screened":
+        remarks.append("screened only")
+    if modes:
+        remarks.append(f"first pick of {', '.join(modes)}")
+    return ", ".join(remarks)
 
 
 def _worst(accuracy: tuple[OutputAccuracy, ...]) -> str | None:

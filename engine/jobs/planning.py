@@ -157,7 +157,8 @@ class _Planning:
         if self._cancel.is_set():
             return None
         merged, refusal = merge_listings(listings)
-<<<<<<< HEAD
+        if lost and not merged:
+            return self._blame(lost, refusal if listings else None)
         self.add(merged)
         return refusal
 
@@ -167,13 +168,6 @@ class _Planning:
         for record in records:
             self._done += record.status is not Status.LISTED
             self._sink(record, self._done, len(self._records))
-=======
-        if lost and not merged:
-            return self._blame(lost, refusal if listings else None)
-        self._records = {record.key: record for record in merged}
-        for record in merged:
-            self._sink(record, 0, len(merged))
-        return refusal
 
     def _blame(self, lost: list[Reply], refused: Refusal | None) -> Refusal:
         """No plan, and modes that gave no answer: the machine's fault (raises CannotPlan), or, where its libraries are
@@ -183,7 +177,6 @@ class _Planning:
             raise error
         message = f"cuDNN could not be asked about this graph: {lost[0].message}"
         return Refusal(message=message, reasons=(*self.remarks, *(refused.reasons if refused else ())))
->>>>>>> b2915bc
 
     def accepted(self, variants: Sequence[Variant], modes: Sequence[str]) -> list[Variant]:
         """The first few of ``variants`` that have a plan: in the mode that is asked first or, where none has, in the

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from app.headline import headline, headline_html
+from app.judged import judge
 from app.theme import PLANNED, provenance
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.run import Baseline, Refusal, RunKind
 from tests.app.sample_runs import failed_plan, ok_plan, run_of, timings
@@ -20,20 +22,40 @@ def torch_at(us):
 def test_a_win_over_both():
     sentence = said([ok_plan(1, 100.0, modes={"A": 0}), ok_plan(2, 50.0, modes={"A": 1})]).sentence
     assert sentence == (
-        "The fastest plan, eng2, takes 50.0 µs; 2.00x faster than the heuristics' first pick (100 µs) "
-        "and 2.60x faster than torch eager (130 µs)."
+        "eng2 wins hot with 50.00 µs (95 % interval 49.50 to 50.50 µs); the next plan takes 2.00x as long. "
+        "The best is 2.00x faster than the heuristics' first pick (100 µs) and 2.60x faster than torch eager (130 µs)."
     )
 
 
 def test_a_loss_is_said_as_one():
     outcome = said([ok_plan(1, 100.0, modes={"A": 0})], baseline=torch_at(80.0))
-    assert outcome.sentence.endswith("it is the heuristics' first pick; 1.25x slower than torch eager (80.0 µs).")
-    assert outcome.figures[2].beside == "0.800x the fastest: torch eager wins"
+    assert outcome.sentence.endswith(
+        "The heuristics' first pick wins; the best is 1.25x slower than torch eager (80.0 µs)."
+    )
+    assert outcome.figures[2].beside == "0.800x the best: torch eager wins"
 
 
 def test_every_mode_says_what_its_first_pick_costs():
     plans = [ok_plan(1, 100.0, modes={"A": 0, "B": 1}), ok_plan(2, 50.0, modes={"B": 0}), ok_plan(3, 75.0)]
-    assert said(plans).figures[1].beside == "A: 2.00x the fastest, B: 1.00x the fastest"
+    assert said(plans).figures[1].beside == "A: 2.00x the best, B: wins"
+
+
+def test_plans_that_tie_are_said_to_tie():
+    outcome = said([ok_plan(1, 80.0, modes={"A": 0}, workspace_bytes=64), ok_plan(2, 80.3), ok_plan(3, 99.0)])
+    assert outcome.sentence.startswith(
+        "2 plans tie hot at 80.00 to 80.30 µs; eng2 is chosen among them for the smallest "
+    )
+    assert "The heuristics' first pick ties;" in outcome.sentence
+    lead = outcome.figures[0]
+    assert (lead.label, lead.value) == ("2 plans tie", "80.30 µs")
+    assert lead.beside == "eng2, chosen for the smallest workspace, 95 % interval 80.02 to 80.58 µs"
+
+
+def test_constraints_that_nothing_meets_are_said_to():
+    run = run_of([ok_plan(1, 80.0, workspace_bytes=64)])
+    outcome = headline(run, judge(run, Constraints(workspace_limit_bytes=0)))
+    assert outcome.sentence == "None of 1 measured plan meets the constraints (No workspace)."
+    assert outcome.figures == ()
 
 
 def test_half_a_percent_is_no_difference():
@@ -43,7 +65,7 @@ def test_half_a_percent_is_no_difference():
 def test_a_first_pick_that_failed_is_named():
     plans = [failed_plan(3, Status.WRONG_RESULT, modes={"A": 0}), ok_plan(1, 100.0, modes={"A": 1})]
     outcome = said(plans)
-    assert "the heuristics' first pick ended as wrong result" in outcome.sentence
+    assert "The heuristics' first pick ended as wrong result" in outcome.sentence
     assert outcome.figures[1].beside == "A: wrong result"
 
 
