@@ -38,7 +38,7 @@ def repeat(
     pipeline: str, times: int, target: Target, gpu: GpuInfo, options: SweepOptions, builders: int | None
 ) -> Repeats:
     """So many sweeps, up to the hot verdict."""
-    runs = [sweep_once(pipeline, target, gpu, options, builders, aftermath=False)[0] for _ in range(times)]
+    runs = [sweep_once(pipeline, target, gpu, options, builders, aftermath=False).run for _ in range(times)]
     return Repeats(pipeline=pipeline, sweeps=tuple(_outcome(run) for run in runs))
 
 

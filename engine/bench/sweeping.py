@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,6 @@ SLOWEST = 2
 TRIES = 2
 RATIO, SLACK_S = 1.3, 0.4
 """How far above its floor the span may be: so many times, or so many seconds, whichever is more."""
-Say = Callable[[str], None]
 
 
 class Floor(BaseModel):
@@ -62,7 +62,8 @@ class Floor(BaseModel):
 
 
 class Comparison(BaseModel):
-    """One graph. ``yardstick``: as ``engine.bench.yardstick`` writes it."""
+    """One graph. ``yardstick``: as ``engine.bench.yardstick`` writes it. ``prepare_s``: what data and reference took,
+    beside the builds."""
 
     pipeline: str
     environment: Environment
@@ -70,6 +71,7 @@ class Comparison(BaseModel):
     yardstick: dict[str, Any] | None
     span_s: float
     phases: Phases
+    prepare_s: float | None
     plans: int
     right: int
     survivors: int
@@ -81,6 +83,15 @@ class Comparison(BaseModel):
     def ratio(self) -> float | None:
         """How many times faster than the yardstick."""
         return None if self.yardstick is None else float(self.yardstick["total_s"]) / self.span_s
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that was made: by how many builders, and what preparing took the measuring process."""
+
+    run: RunRecord
+    builders: int
+    prepare_s: float | None
 
 
 def run_yardstick(pipelines: Sequence[str], gpu_uuid: str) -> list[dict[str, Any]]:
@@ -110,9 +121,9 @@ def sweep_once(
     builders: int | None,
     aftermath: bool = True,
     keep: Path | None = None,
-) -> tuple[RunRecord, int]:
-    """A sweep of the pipeline at its defaults by processes that were started and made ready before; and how many
-    builders it had. ``keep``: a file the run goes into."""
+) -> Swept:
+    """A sweep of the pipeline at its defaults by processes that were started and made ready before. ``keep``: a file
+    the run goes into."""
     found = CATALOGUE[pipeline]
     texts = found.texts(found.parse({}))
     request = Request(RunKind.SWEEP, pipeline, texts, found.graph(texts), target, options, gpu)
@@ -132,7 +143,7 @@ def sweep_once(
             from engine.runs.archive import export_run
 
             keep.write_bytes(export_run(store, run.id))
-    return run, pool.size
+    return Swept(run, pool.size, worker.prepare_s)
 
 
 def compare(
@@ -145,13 +156,15 @@ def compare(
     keep: Path | None = None,
 ) -> Comparison:
     """One graph's sweep and its floor, beside what the yardstick took."""
-    run, size = sweep_once(pipeline, target, gpu, options, builders, keep=keep)
+    swept = sweep_once(pipeline, target, gpu, options, builders, keep=keep)
+    run = swept.run
     assert run.phases is not None and run.phases.verdict_at_s is not None
     survivors = [p for p in run.timed() if p.timings and p.timings.stopped != "screened"]
     return Comparison(
         pipeline=pipeline,
         environment=run.environment,
-        builders=size,
+        builders=swept.builders,
+        prepare_s=swept.prepare_s,
         yardstick=yardstick,
         span_s=run.phases.verdict_at_s,
         phases=run.phases,

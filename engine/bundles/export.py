@@ -98,7 +98,7 @@ def manifest(run: RunRecord, plan: PlanRecord) -> dict[str, Any]:
         "workspace_bytes": plan.workspace_bytes,
         "behavior_notes": list(plan.behavior_notes),
         "numerical_notes": list(plan.numerical_notes),
-        "arithmetic": arithmetic(run.graph.io_dtype, plan),
+        "arithmetic": arithmetic(run.graph.io_dtype, plan, run.options.data),
         "cudnn_backend": run.environment.cudnn_backend,
         "cudnn_frontend": run.environment.cudnn_frontend,
         "target": target,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.measuring import PresetName, parse_preset
 from engine.cli.options import Builders, Json, parse_builders
 from engine.cli.output import Failed, check_writable, emit_json, print_facts, print_table, say, write_file
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 commands = typer.Typer(help="Measure Planscope itself on this machine's GPU.", no_args_is_help=True)
 Pipelines = Annotated[list[str] | None, typer.Argument(metavar="[PIPELINE]...", help="By default those named below.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE.json", help="Write the JSON document to a file too.")]
-PresetName = Annotated[str, typer.Option("--preset", metavar="NAME", help="quick, standard or thorough.")]
 YARDSTICKS = ("conv_bias_relu", "matmul_epilogue", "sdpa")
 
 
@@ -135,12 +135,9 @@ def _pipelines(given: list[str] | None, otherwise: tuple[str, ...]) -> list[str]
 
 
 def _options(preset: str) -> SweepOptions:
-    from engine.graph.errors import invalid
-    from engine.records.options import Preset, SweepOptions
+    from engine.records.options import SweepOptions
 
-    if preset not in set(Preset):
-        raise invalid("preset", preset, "there is no such preset.", f"Choose from {', '.join(Preset)}.")
-    return SweepOptions(preset=Preset(preset))
+    return SweepOptions(preset=parse_preset(preset))
 
 
 def _local(out: Path | None) -> tuple[Target, GpuInfo]:
@@ -237,6 +234,11 @@ def _print_comparisons(found: list[Comparison]) -> None:
                     f"{floor.build_s:.2f} s build of {floor.slowest_plan} alone, {floor.survivors_s:.2f} s samples,",
                 ),
                 ("", f"{floor.others_s:.2f} s one execution of each other plan"),
+                (
+                    "beside",
+                    f"data and reference {_seconds(one.prepare_s)} s, comparing {_seconds(one.phases.check_s)} s,",
+                ),
+                ("", f"screening {_seconds(one.phases.screen_s)} s, while plans were built"),
                 ("afterwards", _afterwards(one)),
             ]
         )

@@ -30,7 +30,7 @@ Dtype = Annotated[
 LayoutOption = Annotated[str | None, typer.Option("--layout", metavar="LAYOUT", help="nhwc or nchw.")]
 Modes = Annotated[str, typer.Option("--modes", metavar="A,B,FALLBACK", help="Heuristics modes to ask, in order.")]
 Builders = Annotated[
-    int | None, typer.Option("--builders", metavar="N", help="Builder processes; by default one per core, at most 8.")
+    int | None, typer.Option("--builders", metavar="N", help="Builder processes; by default one per core, at most 16.")
 ]
 ComputeCache = Annotated[
     bool,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.records.arithmetic import arithmetic, seen_arithmetic
+from engine.records.options import DataKind
 
 if TYPE_CHECKING:
     from engine.graph.spec import GraphSpec
@@ -39,8 +40,9 @@ def refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
     return {"message": refusal.message, "reasons": list(refusal.reasons)} if refusal else None
 
 
-def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
-    """A plan of this graph; what was not measured is None, and so is the arithmetic of any type but fp32."""
+def plan_json(plan: PlanRecord, graph: GraphSpec, data: DataKind = DataKind.NORMAL) -> dict[str, Any]:
+    """A plan of this graph, measured on this kind of data; what was not measured is None, and so is the arithmetic of
+    any type but fp32."""
     timings, well = plan.timings, plan.status in ("ok", "listed")
     return {
         "plan_name": plan.plan_name,
@@ -48,10 +50,12 @@ def plan_json(plan: PlanRecord, graph: GraphSpec) -> dict[str, Any]:
         "engine_id": plan.identity.engine_id,
         "knobs": dict(plan.identity.knobs),
         "modes": dict(plan.modes),
+        "origin": plan.origin.value,
+        "engine_name": plan.engine_name,
         "workspace_bytes": plan.workspace_bytes,
         "behavior_notes": list(plan.behavior_notes),
         "numerical_notes": list(plan.numerical_notes),
-        "arithmetic": arithmetic(graph.io_dtype, plan),
+        "arithmetic": arithmetic(graph.io_dtype, plan, data),
         "status": plan.status.value,
         "stage": plan.stage.value,
         "build_ms": plan.build_ms,
@@ -81,7 +85,9 @@ def samples_json(samples: Samples | None) -> dict[str, Any] | None:
     }
 
 
-def baseline_json(baseline: Baseline | None, graph: GraphSpec) -> dict[str, Any] | None:
+def baseline_json(
+    baseline: Baseline | None, graph: GraphSpec, data: DataKind = DataKind.NORMAL
+) -> dict[str, Any] | None:
     """torch's own time on the same data."""
     if baseline is None:
         return None
@@ -91,7 +97,7 @@ def baseline_json(baseline: Baseline | None, graph: GraphSpec) -> dict[str, Any]
         "hot_us": samples_json(timings.hot) if timings else None,
         "cold_us": samples_json(timings.cold) if timings else None,
         "host_us": samples_json(timings.host) if timings else None,
-        "arithmetic": seen_arithmetic(graph.io_dtype, baseline.accuracy),
+        "arithmetic": seen_arithmetic(graph.io_dtype, baseline.accuracy, data),
         "accuracy": [output.model_dump(mode="json") for output in baseline.accuracy],
         "error": baseline.message,
     }
@@ -128,8 +134,8 @@ def run_json(run: RunRecord, origin: Origin | None = None) -> dict[str, Any]:
         "first_picks": {
             mode: {"key": pick.key, "regret": run.regret(pick)} for mode, pick in run.first_picks().items()
         },
-        "plans": [plan_json(plan, run.graph) for plan in run.plans],
-        "baseline": baseline_json(run.baseline, run.graph),
+        "plans": [plan_json(plan, run.graph, run.options.data) for plan in run.plans],
+        "baseline": baseline_json(run.baseline, run.graph, run.options.data),
         "refusal": refusal_json(run.refusal),
     }
 

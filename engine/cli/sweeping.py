@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.cancelling import CANCELLED, cancelling
+from engine.cli.measuring import (
+    Capturable,
+    DataName,
+    Deterministic,
+    PresetName,
+    ScoreShift,
+    WorkspaceLimit,
+    parse_measuring,
+)
 from engine.cli.options import (
     ALL_MODES,
     Builders,
@@ -55,6 +64,12 @@ def sweep(
     explicit: Explicit = None,
     every_engine: EveryEngine = False,
     knob_budget: KnobBudget = 0,
+    preset: PresetName = "standard",
+    data: DataName = "normal",
+    score_shift: ScoreShift = 0.0,
+    workspace_limit: WorkspaceLimit = None,
+    deterministic: Deterministic = False,
+    capturable: Capturable = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN.zip", help="Write the run to a run file as well.")
     ] = None,
@@ -66,7 +81,7 @@ def sweep(
     from engine.jobs.request import Request, pick_gpu
     from engine.machine.gpus import list_gpus
     from engine.plans.limits import check_memory
-    from engine.records.options import SweepOptions
+    from engine.records.options import SweepOptions, check_options
     from engine.records.run import RunKind
 
     found = find_pipeline(pipeline)
@@ -76,7 +91,9 @@ def sweep(
         seed=parse_seed(seed),
         compute_cache=compute_cache,
         **parse_beyond(explicit, every_engine, knob_budget),
+        **parse_measuring(preset, data, score_shift, workspace_limit, deterministic, capturable),
     )
+    check_options(options, spec)
     size, gpus = parse_builders(builders), list_gpus()
     if out is not None:
         check_writable(out)

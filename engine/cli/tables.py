@@ -9,6 +9,7 @@ from typing import Any
 from engine.cli.output import print_facts, print_table, say
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType
+from engine.plans.names import engine_label
 from engine.records.arithmetic import EXPLANATION, arithmetic, seen_arithmetic
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord, Status
@@ -21,12 +22,13 @@ from engine.records.wording import several
 
 def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
     """A table of plans, and how many ended how; what each multiplies in where the graph is fp32."""
-    fp32 = graph.io_dtype is DataType.FP32
+    fp32, named = graph.io_dtype is DataType.FP32, any(map(engine_label, plans))
     print()
     rows = [
         (
             plan.plan_name,
-            " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
+            *([engine_label(plan)] if named else []),
+            _offered(plan),
             plan.status,
             None if plan.workspace_bytes is None else f"{plan.workspace_bytes:,}",
             None if plan.build_ms is None else f"{plan.build_ms:.1f}",
@@ -35,8 +37,8 @@ def print_plans(plans: tuple[PlanRecord, ...], graph: GraphSpec) -> None:
         )
         for plan in plans
     ]
-    header = ("plan", "modes", "status", "workspace_bytes", "build_ms", "blob_bytes")
-    print_table((*header, "multiplies in") if fp32 else header, rows)
+    header = ["plan", *(["kernel"] if named else []), "modes", "status", "workspace_bytes", "build_ms", "blob_bytes"]
+    print_table([*header, *(["multiplies in"] if fp32 else [])], rows)
     if fp32:
         print(f"\n{EXPLANATION}")
     print("\n" + ", ".join(f"{count} {status}" for status, count in Counter(plan.status for plan in plans).items()))
@@ -60,30 +62,46 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
     took."""
     judged = verdict(run)
     picked = {pick.key: [m for m, p in run.first_picks().items() if p == pick] for pick in run.first_picks().values()}
-    fp32 = run.graph.io_dtype is DataType.FP32
+    fp32, named = run.graph.io_dtype is DataType.FP32, any(map(engine_label, timed))
     print()
     rows: list[tuple[Any, ...]] = []
     for plan in timed:
         rows.append(
             (
                 plan.plan_name,
-                " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()),
+                *([engine_label(plan)] if named else []),
+                _offered(plan),
                 *_medians(plan.timings),
                 _interval(judged, plan),
                 _worst(plan.accuracy),
                 number(plan.build_ms),
                 number(plan.deserialize_ms),
                 f"{plan.workspace_bytes or 0:,}",
-                *([arithmetic(run.graph.io_dtype, plan)] if fp32 else []),
+                *([arithmetic(run.graph.io_dtype, plan, run.options.data)] if fp32 else []),
                 _remark(judged, plan, picked.get(plan.key, [])),
             )
         )
     if (base := run.baseline) and base.timings:
-        multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy)] if fp32 else []
+        multiplies = [seen_arithmetic(run.graph.io_dtype, base.accuracy, run.options.data)] if fp32 else []
         error = _worst(base.accuracy)
-        rows.append((base.name, None, *_medians(base.timings), None, error, None, None, None, *multiplies, "baseline"))
+        rows.append(
+            (
+                base.name,
+                *([None] if named else []),
+                None,
+                *_medians(base.timings),
+                None,
+                error,
+                None,
+                None,
+                None,
+                *multiplies,
+                "baseline",
+            )
+        )
     regimes = ["hot_us", "cold_us", "host_us", "ready_us", "end_to_end_us"]
-    header = ["plan", "modes", *regimes, "hot 95 %", "max_rel", "build_ms", "load_ms", "workspace_bytes"]
+    measured = [*regimes, "hot 95 %", "max_rel", "build_ms", "load_ms", "workspace_bytes"]
+    header = ["plan", *(["kernel"] if named else []), "modes", *measured]
     print_table([*header, *(["multiplies in"] if fp32 else []), ""], rows)
 
 
@@ -124,6 +142,11 @@ def _near(pick: FirstPick) -> str:
     if pick.close_after is None:
         return f"none of {several(pick.listed, 'plan')} within 2 % of the best"
     return f"within 2 % of the best after {pick.close_after} of {several(pick.listed, 'plan')}"
+
+
+def _offered(plan: PlanRecord) -> str:
+    """Which heuristics modes list it, and where in their lists; what else brought it where none does."""
+    return " ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items()) or plan.origin.value
 
 
 def _medians(timings: Timings | None) -> tuple[str | None, ...]:

@@ -21,7 +21,7 @@ from engine.jobs.protocol import JobError
 from engine.jobs.request import Request
 from engine.jobs.sampling import HotSampling
 from engine.jobs.workers import Workers
-from engine.measure.screening import Rule
+from engine.measure.screening import MOST_SURVIVORS, Rule
 from engine.records.passport import Repeatability
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import Baseline, Confirmation, first_pick
@@ -112,12 +112,14 @@ class Aftermath:
             except (KeyError, ValidationError) as error:
                 raise Lost(f"sent something that is no comparison of bits: {error!r}") from None
 
-        everybody = self._field_of(self._right())
-        everybody.ask("repeat", lambda keys, _: {"keys": keys}, take)
-        self._outcomes.left(everybody)
-        for key in everybody.keys:
-            if key in found:
-                self._outcomes.change(key, repeats=found[key])
+        right = self._right()
+        for start in range(0, len(right), MOST_SURVIVORS):
+            some = self._field_of(right[start : start + MOST_SURVIVORS])
+            some.ask("repeat", lambda keys, _: {"keys": keys}, take)
+            self._outcomes.left(some)
+            for key in some.keys:
+                if key in found:
+                    self._outcomes.change(key, repeats=found[key])
 
     def _confirm(self, winner: PlanRecord | None) -> None:
         pick = self._rival(winner)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from engine.plans.targets import Target
+
 LARGEST = 16
 _MEMORY_PER_BUILDER = 768 << 20
 """Bytes. Resident after the five pipelines were built in one process: 690 MiB (cuDNN 9.28)."""
+_CONTEXT_BYTES = 512 << 20
+"""Of device memory, what a CUDA context with cuDNN loaded takes."""
 
 
-def default_size() -> int:
-    """One builder per core this process may use, at most 16, and no more than the free memory carries."""
-    cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, LARGEST, _available_memory() // _MEMORY_PER_BUILDER))
+def default_size(local: Target | None = None) -> int:
+    """One builder per core this process may use, at most 16, and no more than the free memory carries; nor, where they
+    hold contexts on a GPU of this machine, than leaves seven eighths of its memory to others."""
+    carried = [len(os.sched_getaffinity(0)), LARGEST, _available_memory() // _MEMORY_PER_BUILDER]
+    if local is not None:
+        carried.append(local.info.memory_bytes // 8 // _CONTEXT_BYTES)
+    return max(1, min(carried))
 
 
 def _available_memory() -> int:

@@ -3,6 +3,7 @@ lost."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -75,13 +76,14 @@ class Conversation:
 
     def ask(self, op: str, on_part: OnPart | None = None, **content: Any) -> int:
         """Send a request without waiting for its answer; gives its number. ``on_part`` hears of what the process tells
-        on the way. Raises Lost, and JobError where the request is too long for a line."""
+        on the way. Raises JobError where the request is too long for a line."""
         try:
             number = self._child.send(op, **content)
         except ProtocolError as error:
             raise JobError(str(error)) from None
         except OSError:
-            raise self._lose(self._child.describe_end()) from None
+            # It has ended: over what, tells who goes through what it said before. None of that may be skipped.
+            number = self._child.last_id
         self._open[number] = _Open(on_part, heard_at=time.monotonic())
         return number
 
@@ -106,6 +108,9 @@ class Conversation:
         """Raises Lost where the process has told nothing of a request for ``deadline_s`` or, in a stage of ``stages``,
         for so many seconds; and JobCancelled when cancelled. The process is killed then."""
         if self._cancel.is_set():
+            with contextlib.suppress(Lost):
+                while self._hear(0.0):  # What it has told by now is kept.
+                    pass
             self.kill()
             raise JobCancelled
         asked = self._open.get(number)

@@ -91,6 +91,10 @@ class Ledger:
         """Take in a plan's outcome; it is in the store soon, once the run is."""
         self.note([plan])
         self._unwritten[plan.key] = plan
+        self.tick()
+
+    def tick(self) -> None:
+        """Time goes by: store what has been waiting for FLUSH_S."""
         if time.monotonic() - self._written_at > FLUSH_S:
             self.flush()
 

@@ -32,8 +32,8 @@ class Deadlines:
     """How long the measuring process may be silent, in seconds.
 
     ``start_s``: importing torch from a cold disk and making the CUDA context; ``prepare_s``: data and float64 reference
-    of the largest graph; the others per plan. A plan executes once in ``execute_s``; in ``time_s`` a few times, or once
-    each of all plans, with a hang noticed by the process itself long before.
+    of the largest graph; the others per plan. A plan executes once in ``execute_s`` and some dozen times in ``time_s``.
+    ``rounds_s``: once around all plans, where the process itself notices a hang long before.
     """
 
     start_s: float = 180.0
@@ -41,7 +41,8 @@ class Deadlines:
     load_s: float = 60.0
     execute_s: float = 30.0
     check_s: float = 120.0
-    time_s: float = 300.0
+    time_s: float = 120.0
+    rounds_s: float = 600.0
 
     @property
     def stages(self) -> dict[str, float]:
@@ -87,6 +88,8 @@ class GpuWorker:
         self._environment: Environment | None = None
         self._losses = 0
         self.loaded: set[str] = set()
+        self.prepare_s: float | None = None
+        """What preparing took the process, once it is prepared."""
 
     @property
     def process(self) -> Conversation:
@@ -151,7 +154,7 @@ class GpuWorker:
         try:
             process = self.process
             number = process.ask(op, on_part, **content)
-            answer = process.answer(number, self.deadlines.time_s, self.deadlines.stages)
+            answer = process.answer(number, self.deadlines.rounds_s, self.deadlines.stages)
         except (Lost, Declined) as error:
             raise self.setback(error) from None
         if answer.get("restart"):
@@ -200,9 +203,11 @@ class GpuWorker:
             self._environment = read(Environment, answer.get("environment"))
             self._asked_environment = None
         if self._asked_prepare not in (None, _PREPARED):
-            if process.told(self._asked_prepare, timeout_s) is None:
+            answer = process.told(self._asked_prepare, timeout_s)
+            if answer is None:
                 process.check(self._asked_prepare, deadlines.prepare_s)
                 return False
+            self.prepare_s = answer.get("seconds")
             self._asked_prepare = _PREPARED
             self._losses = 0
         return True

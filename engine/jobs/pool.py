@@ -83,7 +83,7 @@ class BuilderPool:
         environment: Mapping[str, str] | None = None,
         ready_for: Target | None = None,
     ) -> None:
-        self.size = size or default_size()
+        self.size = size or default_size(ready_for if gpu_uuid else None)
         self.compute_cache = compute_cache
         self.gpu_uuid = gpu_uuid
         self._deadline_s = deadline_s
@@ -100,7 +100,9 @@ class BuilderPool:
 
     @classmethod
     def for_target(cls, target: Target, size: int | None = None, *, compute_cache: bool = False) -> BuilderPool:
-        """A pool whose processes see the target's GPU, where it is one of this machine."""
+        """A pool whose processes see the target's GPU, where it is one of this machine. They get ready with the first
+        request."""
+        size = size or default_size(target if target.is_local else None)
         return cls(size, compute_cache=compute_cache, gpu_uuid=target.gpu_uuid)
 
     def start(self) -> BuilderPool:

@@ -103,6 +103,11 @@ class Child:
         """The worker's process id, which is also its process group."""
         return self._process.pid
 
+    @property
+    def last_id(self) -> int:
+        """The id of the request sent last, or tried to be sent."""
+        return self._last_id
+
     def send(self, op: str, **content: Any) -> int:
         """Send a request; gives its id. Raises BrokenPipeError when the worker is gone."""
         assert self._process.stdin is not None

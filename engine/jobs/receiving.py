@@ -80,7 +80,8 @@ class Reception:
     """Takes the events of a Building and the findings of the measuring process, as they come.
 
     ``on_built`` and ``on_received`` hear of them on the calling thread; ``on_environments`` of the builders', then of
-    both once the measuring process has told its own, before any plan is received.
+    both once the measuring process has told its own, before any plan is received. ``on_wait`` is called several times
+    a second.
     """
 
     def __init__(
@@ -92,9 +93,11 @@ class Reception:
         on_environments: Callable[[Environment, Environment | None], None],
         on_built: Built,
         on_received: Received,
+        on_wait: Callable[[], None],
     ) -> None:
         self._building, self._worker, self._admission, self._blob_dir = building, worker, admission, blob_dir
         self._on_environments, self._on_built, self._on_received = on_environments, on_built, on_received
+        self._on_wait = on_wait
         self._builders: Environment | None = None
         self._told = self._is_ready = False
         self._outcome: PlanOutcome | None = None
@@ -113,6 +116,7 @@ class Reception:
         while self._outcome is None or (not self._admission.idle and self._outcome.refusal is None):
             if cancel.is_set():
                 raise JobCancelled
+            self._on_wait()
             idle = self._is_ready and (self._builders is None or self._admission.idle)
             if not self._take_event(WAIT_S if idle else 0.0) and not idle:
                 self._receive()

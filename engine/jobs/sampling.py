@@ -67,16 +67,14 @@ class HotSampling:
         self.slow_clock = bool(answer.get("slow_clock"))
 
     def _content(self, keys: tuple[str, ...], careful: bool) -> Mapping[str, Any]:
-        before = {}
-        for key in keys:
-            tally = Tally.of(self.sampled[key].values, self.sampled[key].set_aside)
-            before[key] = asdict(tally)
+        known = {key: self.sampled[key] for key in keys}
+        tallies = {key: Tally.of(s.values, s.set_aside) for key, s in known.items() if s.values or s.set_aside}
         return {
             "executions": {key: self._field.executions.get(key) for key in keys},
             "rule": asdict(self._rule),
             "seed": self._seed,
             "keep": self._keep,
-            "before": before,
+            "before": {key: asdict(tally) for key, tally in tallies.items()},
             "spent_s": time.monotonic() - self._began,
             "careful": careful,
         }

@@ -128,7 +128,14 @@ class _Sweep:
         building.start()
         try:
             outcome = Reception(
-                building, self._worker, admission, blob_dir, self._environments, self._built, self._received
+                building,
+                self._worker,
+                admission,
+                blob_dir,
+                self._environments,
+                self._built,
+                self._received,
+                ledger.tick,
             ).run(self._cancel)
         except BaseException:
             self._cancel.set()
@@ -157,8 +164,10 @@ class _Sweep:
 
         progress(0.0)
         sampling = HotSampling(field, rule, request.options.seed, outcomes.first_picks(request.options.modes), progress)
-        sampling.run()
-        outcomes.sampled(field, sampling)
+        try:
+            sampling.run()
+        finally:  # Also what was sampled until then.
+            outcomes.sampled(field, sampling)
         judged = verdict(ledger.plans.values(), Regime.HOT, Constraints.of(request.options), request.options.modes)
         now = time.monotonic()
         ledger.phases = Phases(**outcomes.seconds(), rounds_s=now - sampling_began, verdict_at_s=now - self._began)

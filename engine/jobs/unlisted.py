@@ -18,7 +18,7 @@ from engine.jobs.endings import failure
 from engine.jobs.pool import BuilderPool, End, Reply
 from engine.jobs.scores import Scores
 from engine.plans.engines import KnobRange, ranges_of
-from engine.plans.knob_search import KnobSpace, Standing, choose, near_best
+from engine.plans.knob_search import KnobSpace, Standing, choose, near_best, one_by_one
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
 
@@ -29,7 +29,7 @@ CHECKS_PER_CHOICE = 16
 REFUSAL_COST = 0.125
 """Of a choice that cuDNN takes, when the search decides which engine is next: a choosy engine keeps its turn for a
 while, and does not use up everything."""
-FIRST_CHOICES = 32
+FIRST_CHOICES = 64
 """How many choices an engine is offered that refuses its own default knobs."""
 _SMALLEST_BATCH = 8
 
@@ -140,7 +140,7 @@ class Unlisted:
             return [] if reply.end is End.CANCELLED else [_ended(identity, PlanOrigin.ENGINE_LIST, reply)]
         if reply.content["record"] is not None:
             return [_listed(reply)]
-        choices = choose([KnobSpace(engine, self._knobs(engine))], [], (), self._beyond.seed, FIRST_CHOICES)
+        choices = one_by_one(KnobSpace(engine, self._knobs(engine)), FIRST_CHOICES)
         return self._candidates(choices, PlanOrigin.ENGINE_LIST)[:1]
 
     def _candidates(self, choices: Sequence[PlanIdentity], origin: PlanOrigin) -> list[PlanRecord]:

@@ -4,7 +4,8 @@ It imports torch and cudnn, speaks ``engine.jobs.protocol`` and works off one re
 
 ``environment`` -> ``done {"environment": Environment}``; its ``gpu`` is null where this process sees no GPU.
 ``properties`` -> ``done {"properties": {...}}``: the device properties as a target file holds them.
-``prepare {"graph": GraphSpec, "options": SweepOptions, "compares": bool}`` -> ``done {"reference_dtype", "bytes"}``.
+``prepare {"graph": GraphSpec, "options": SweepOptions, "compares": bool}`` -> ``done {"reference_dtype", "bytes",
+    "seconds"}``.
     Makes data and, with ``compares``, the reference, in place of the last graph's. Needed before what follows, and
     again after a restart.
 ``admit {"key", "blob": PATH, "sha256", "workspace_bytes", "best_us"}`` -> ``stage {"stage", "key"}`` before each of
@@ -13,7 +14,7 @@ It imports torch and cudnn, speaks ``engine.jobs.protocol`` and works off one re
 ``reload {"key", "blob", "sha256", "workspace_bytes", "executions"}`` -> ``stage``s, ``done``: a plan found right
     before.
 ``rounds {"executions": {KEY: int | null}, "rule", "seed", "keep": [KEY], "before": {KEY: {"count", ...}}, "spent_s",
-    "careful": bool}`` -> ``part``s as ``rounds_part`` makes them, then ``done {"stopped": {KEY: ...}, "slow_clock"}``.
+    "careful": bool}`` -> ``part``s as ``rounds_parts`` makes them, then ``done {"stopped": {KEY: ...}, "slow_clock"}``.
     With ``careful`` a ``stage {"stage": "time", "key"}`` before every replay.
 ``regimes {"keys": [KEY], "regimes": [Regime], "seed"}`` -> ``stage``s, ``part {"key", "samples": {Regime: Samples}}``,
     ``done``.

@@ -30,6 +30,7 @@ class Workers:
 
     def close(self) -> None:
         """End all and wait."""
+        self.kill()  # First of all all: each takes a while to go.
         for worker in (self.first, self._second):
             if worker is not None:
                 worker.close()

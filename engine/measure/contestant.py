@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from engine.measure.calling import Call, as_called, made_ready
-from engine.measure.timing import CannotCapture, Replay, capture, executions_in_replay
+from engine.measure.timing import CannotCapture, Replay, Replays, capture, executions_in_replay
 
+ENOUGH = 1.25
+"""Times the executions in a replay: where so many more fit into its time, it is captured again."""
 _DELAY_CYCLES = 100_000
 """Of an idle kernel ahead of a loop that cannot be captured: some 50 us per call, in which the host gets ahead."""
 
@@ -30,6 +32,17 @@ class Replayable:
         if self._replay is None or self._replay.executions != wanted:
             self._replay = Replay(self._captured(wanted), wanted, self.execution_us)
         return self._replay
+
+    def settle(self) -> Replay:
+        """A replay that is long enough by the time a first one takes: the time of calls, which its number of executions
+        came from, is often the host's."""
+        replay = self.replay()
+        source = Replays({"": replay})
+        ticket = source.enqueue("")
+        torch.cuda.synchronize()
+        self.execution_us = source.microseconds(ticket)
+        wanted = executions_in_replay(self.execution_us)
+        return self.replay(wanted) if wanted > ENOUGH * replay.executions else replay
 
     def _captured(self, executions: int) -> Any:
         if self.capturable is not False:

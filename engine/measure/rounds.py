@@ -44,7 +44,7 @@ class Tally:
         self.mean += before / self.count
         self.squares += before * (value - self.mean)
         if len(self.recent) < SETTLE_ROUNDS:
-            self.recent.append(value)
+            self.recent.append(float(f"{value:.6g}"))  # It travels as text.
 
     @property
     def error(self) -> float:

@@ -19,6 +19,9 @@ POLL_S = 100e-6
 REPORT_S = 0.1
 PATIENCE_S = 10.0
 """How long a round may take beside what it should: nothing else is to use the GPU, and a replay lasts milliseconds."""
+REST_S = 0.02
+"""How long the GPU rests after a round that was set aside: at its power limit it gets the clock back, where going on
+would give the next round the same."""
 SLOWDOWN = 20.0
 """And how many times what it should."""
 
@@ -128,6 +131,8 @@ class Sampler:
             value = self._source.microseconds(ticket)
             samples.append((key, value, self._rounds.take(key, value, slow)))
         self._unreported.append(Round(state, tuple(samples)))
+        if not any(is_kept for _, _, is_kept in samples):
+            self._sleep(REST_S)
 
     def _wait(self, running: list[tuple[str, Any]]) -> None:
         expected = sum(self._source.expected_s(key) for key, _ in running)

@@ -21,6 +21,9 @@ their clocks' sake."""
 DOUBT = 1 / LOW_CLOCK
 """Times the best: what is farther off in samples that were not taken beside the best's gets no rounds."""
 
+MOST_SURVIVORS = 200
+"""A search over knobs can come upon more plans of about the same speed than anybody wants to wait for."""
+
 SETTLE_ROUNDS = 10
 """Rounds after which plans are dropped by samples that were taken beside the best's: clocks excuse nothing then."""
 
@@ -64,9 +67,11 @@ def is_far(at_least_us: float, best_us: float | None) -> bool:
 
 def survivors(samples: Mapping[str, Sequence[float]], keep: Iterable[str] = (), margin: float = 1.0) -> list[str]:
     """The plans that go into the rounds, in the order given: those not beyond doubt far from the best by their
-    screening samples, and of ``keep`` (the heuristics' first picks) those that are not FAR."""
+    screening samples, and of ``keep`` (the heuristics' first picks) those that are not FAR; MOST_SURVIVORS at most."""
     if not samples:
         return []
     best = min(statistics.median(values) for values in samples.values())
     limit, wanted = max(DOUBT, margin) * best, frozenset(keep)
-    return [key for key, values in samples.items() if min(values) <= (FAR * best if key in wanted else limit)]
+    near = [key for key, values in samples.items() if min(values) <= (FAR * best if key in wanted else limit)]
+    nearest = sorted(near, key=lambda key: (key not in wanted, min(samples[key])))[:MOST_SURVIVORS]
+    return [key for key in near if key in set(nearest)]

@@ -112,7 +112,10 @@ class Session:
         on_stage(Stage.EXECUTE)
         contestant.execution_us = estimate_us(contestant.call, first_execution(contestant.call))
         on_stage(Stage.TIME)
-        contestant.replay(executions)
+        if executions is None:
+            contestant.settle()
+        else:
+            contestant.replay(executions)
         self._contestants[key] = contestant
 
     def sample(
@@ -155,11 +158,11 @@ class Session:
 
     def compare(self, outputs: Mapping[int, Any], *, unfused: bool) -> tuple[OutputAccuracy, ...]:
         """Outputs by uid, held against the reference."""
-        data, score_shift = self._options.data, self._options.score_shift
+        score_shift = self._options.score_shift
 
         def judge(tensor: TensorSpec) -> OutputAccuracy:
             scale = self._scales[tensor.uid]
-            allowed = tolerance(self.spec, scale, data=data, score_shift=score_shift, unfused=unfused)
+            allowed = tolerance(self.spec, scale, score_shift=score_shift, unfused=unfused)
             return compare(tensor, outputs[tensor.uid], self._wanted[tensor.uid], scale, allowed)
 
         return tuple(judge(tensor) for tensor in self.spec.outputs)
@@ -199,7 +202,7 @@ class Session:
 
     def _screen(self, contestant: Contestant, best_us: float | None) -> Samples:
         """A few replays; after the first of them it is known whether the plan is far from the best."""
-        replay = contestant.replay()
+        replay = contestant.settle()
         source = Replays({"": replay})
         values: list[float] = []
         while len(values) < SCREENING_SAMPLES:

@@ -27,8 +27,10 @@ Call = Callable[[], object]
 
 REPLAY_US = 400.0
 """A replay lasts about this long, so that events (0.5 us resolution) and the gap between replays vanish in it."""
-EXECUTIONS = 64
+EXECUTIONS = 100
 """At most so many executions in one graph: capturing one costs the host as much as calling it."""
+LAUNCH_US = 100.0
+"""How long the GPU may take to begin with what was enqueued, and the host to enqueue the event behind it."""
 FLUSH_US = 60.0
 HOST_MARGIN = 3.0
 """A flush lasts this long, and so many times the host's cost of a call: the events are enqueued before it ends."""
@@ -64,7 +66,7 @@ class Flush:
 @dataclass(frozen=True)
 class First:
     """A first execution, which also loads its kernels. ``span_us``: between events around it; ``at_least_us``: what of
-    that is surely the GPU's, for the host came back from the call before."""
+    that is surely the GPU's own, without what the call took the host and LAUNCH_US."""
 
     span_us: float
     at_least_us: float
@@ -122,7 +124,7 @@ def first_execution(call: Call) -> First:
     stop.record()
     stop.synchronize()
     span = max(1.0, float(start.elapsed_time(stop)) * 1e3)
-    return First(span, max(1.0, span - host_us))
+    return First(span, max(1.0, span - host_us - LAUNCH_US))
 
 
 def estimate_us(call: Call, first: First) -> float:

@@ -2,9 +2,9 @@
 same seed.
 
 A random choice of all knobs is almost never a plan: cuDNN takes 1 in 60 of an attention engine's. So a choice starts
-from a plan that works, mostly one of the fastest, and some of its knobs are drawn anew. Half of the choices are such a
-draw as it comes, near what is fast; for the other half the one of several draws is taken that differs most from the
-plans there are, so that a small budget spreads over the whole space.
+from a plan that works, mostly one of the fastest, or from the engine's defaults, and some of its knobs are drawn anew.
+Half of the choices are such a draw as it comes, near what is fast; for the other half the one of several draws is taken
+that differs most from the plans there are, so that a small budget spreads over the whole space.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ NEAR = 1.5
 up for more than they usually move."""
 DRAWS = 8
 _NEIGHBOURS = 500
+_WHICH_KERNEL = "KERNEL_CFG"
 _PATIENCE = 64
 _WIDE = 16
 _CHANCE = 0.5
+_DEFAULTS = 0.25
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,7 @@ def choose(
     more to give.
 
     The first of ``spaces`` gets about half of them, the second a quarter, and so on; ``spent``, what the search has
-    spent on each engine so far, counts. A knob is left out of a choice only where one of the ``standings`` of its
-    engine leaves it out.
+    spent on each engine so far, counts.
     """
     drawing = random.Random(f"{seed} {len(tried)}")
     shares = {space.engine_id: 2.0**-place for place, space in enumerate(spaces)}
@@ -89,6 +90,19 @@ def choose(
         points.append(choice)
         cost[choice.engine_id] += 1
         chosen.append(choice)
+    return chosen
+
+
+def one_by_one(space: KnobSpace, count: int) -> list[PlanIdentity]:
+    """At most ``count`` choices of a single knob each, for an engine that refuses to have none chosen: the kernel
+    configurations first, evenly thinned where there are more."""
+    ordered = sorted(space.knobs, key=lambda knob: knob.name != _WHICH_KERNEL)
+    chosen: list[PlanIdentity] = []
+    for knob in ordered:
+        left = count - len(chosen)
+        step = -(-len(knob.values) // left) if left > 0 else 0
+        values = knob.values[::step] if step else ()
+        chosen += [PlanIdentity(engine_id=space.engine_id, knobs={knob.name: value}) for value in values]
     return chosen
 
 
@@ -114,16 +128,11 @@ def _draws(
 
 
 def _draw(space: KnobSpace, plans: Sequence[Mapping[str, int]], drawing: random.Random) -> dict[str, int]:
-    if not plans:
-        return {knob.name: _value(knob, drawing) for knob in space.knobs}
-    knobs = dict(plans[_favour_first(drawing, len(plans))])
-    anew = [knob for knob in space.knobs if drawing.random() < _CHANCE] or [drawing.choice(space.knobs)]
-    for knob in anew:
-        optional = any(knob.name not in plan for plan in plans)
-        if optional and knob.name in knobs and drawing.randrange(len(knob.values) + 1) == 0:
-            del knobs[knob.name]
-        else:
-            knobs[knob.name] = _value(knob, drawing)
+    defaults: dict[str, int] = {}
+    from_plan = plans and drawing.random() >= _DEFAULTS
+    knobs = dict(plans[_favour_first(drawing, len(plans))]) if from_plan else defaults
+    for knob in [knob for knob in space.knobs if drawing.random() < _CHANCE] or [drawing.choice(space.knobs)]:
+        knobs[knob.name] = _value(knob, drawing)
     return knobs
 
 

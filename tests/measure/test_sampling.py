@@ -122,6 +122,26 @@ def test_samples_below_three_quarters_of_the_rated_clock_are_set_aside(mhz, kept
     assert rounds.tallies["a"].set_aside == (0 if kept else 3) and rounds.tallies["a"].count == 5
 
 
+def test_the_gpu_rests_after_a_round_that_is_set_aside():
+    """At its power limit a GPU that goes on keeps its low clock, and one that rests gets it back."""
+    stream, told = Stream({"a": 1e-3}), []
+    heat = {"load": 30.0}  # the clock is low above 10, every replay heats, resting cools
+
+    def sleep(seconds):
+        stream.sleep(seconds)
+        if seconds > 0.01:
+            heat["load"] = max(0.0, heat["load"] - 15.0)
+
+    def observe():
+        heat["load"] += 1.0
+        return GpuState(sm_clock_mhz=1980 if heat["load"] < 10 else 1400)
+
+    rounds = Rounds(["a"], Rule(least=50, budget_s=60), 0)
+    sampler(stream, rounds, told, observe, sleep=sleep).run()
+    assert rounds.tallies["a"].count == 50 and 0 < rounds.tallies["a"].set_aside < 25
+    assert not rounds.slow_clock
+
+
 def test_what_a_source_raises_passes_after_the_rounds_are_told():
     stream, told = Stream({"a": 0.01}), []
 

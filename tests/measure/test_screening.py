@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.measure.screening import DOUBT, FAR, RULES, Rule, is_far, survivors
+from engine.measure.screening import DOUBT, FAR, MOST_SURVIVORS, RULES, Rule, is_far, survivors
 from engine.records.options import Preset
 
 
@@ -33,6 +33,13 @@ def test_one_fast_sample_saves_a_plan_that_was_disturbed():
 def test_first_picks_are_kept_unless_they_are_beyond_hope():
     seen = {"best": [84.0], "pick of A": [200.0], "pick of B": [400.0]}
     assert survivors(seen, keep=["pick of A", "pick of B"]) == ["best", "pick of A"]
+
+
+def test_no_more_go_into_the_rounds_than_anybody_waits_for():
+    seen = {f"plan {n}": [84.0 + n / 100] for n in range(1000)}
+    chosen = survivors(seen, keep=["plan 900"])
+    assert len(chosen) == MOST_SURVIVORS and chosen[-1] == "plan 900"
+    assert chosen[:-1] == [f"plan {n}" for n in range(MOST_SURVIVORS - 1)]
 
 
 def test_the_first_pick_of_all_can_be_kept_with_no_plans_at_all():

@@ -1,13 +1,14 @@
 """The choice of knobs to try next: legal, new, repeatable, near what is fast, and spread out."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.plans.engines import KnobRange, ranges_of
-from engine.plans.knob_search import KnobSpace, Standing, choose, near_best
+from engine.plans.knob_search import KnobSpace, Standing, choose, near_best, one_by_one
 from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status
 
 SPLIT = KnobRange(name="SPLIT_K_SLC", low=1, high=128)
@@ -66,33 +67,44 @@ def test_a_small_space_is_used_up_and_then_there_is_nothing_left():
     space = KnobSpace(4, (KnobRange(name="STREAM_K", low=0, high=5, stride=5), KnobRange(name="STAGES", low=1, high=3)))
     base = plan(4, 1.0, STREAM_K=0, STAGES=1)
     chosen = choose([space], [base], (), 0, 50)
-    assert len(chosen) == 5, "two values times three, less the one there is"
+    assert len(chosen) == 3 * 4 - 2, "each knob may be left out; less the plan there is, and no choice at all"
     assert choose([space], [base], keys(chosen), 0, 50) == []
     assert choose([KnobSpace(4, ())], [base], (), 0, 50) == []
 
 
-def test_a_knob_is_left_out_only_where_a_plan_that_works_leaves_it_out():
+def test_choices_start_from_plans_or_from_defaults():
     everything = plan(4, 10.0, KERNEL_CFG=43, STREAM_K=1, SPLIT_K_SLC=2)
-    assert all(len(choice.knobs) == 3 for choice in choose([SPACE], [everything], (), 0, 60))
-    assert any(len(choice.knobs) < 3 for choice in choose([SPACE], KNOWN, (), 0, 60))
-    assert all(len(choice.knobs) == 3 for choice in choose([SPACE], [], (), 0, 60)), "nothing is known to do without"
+    sizes = Counter(len(choice.knobs) for choice in choose([SPACE], [everything], (), 0, 60))
+    assert sizes[3] > sizes[1] > 0 and sizes[3] > sizes[2] > 0 and sizes[0] == 0
+    assert {len(choice.knobs) for choice in choose([SPACE], [], (), 0, 60)} == {1, 2, 3}
+
+
+def test_one_knob_at_a_time_kernel_configurations_first():
+    def told(count):
+        return keys(one_by_one(SPACE, count))
+
+    assert told(56) == [f"4;KERNEL_CFG={value}" for value in range(56)]
+    assert told(20) == [f"4;KERNEL_CFG={value}" for value in range(0, 56, 3)] + ["4;SPLIT_K_SLC=1"]
+    assert told(58)[56:] == ["4;SPLIT_K_SLC=1", "4;SPLIT_K_SLC=65"]
+    assert len(told(1000)) == 56 + 128 + 2 and told(0) == []
 
 
 def test_choices_keep_some_knobs_of_the_fastest_plans():
     """KERNEL_CFG has 56 values: by chance alone one in 56 would be a fast plan's."""
     chosen = [choice for seed in range(4) for choice in choose([SPACE], KNOWN, (), seed, 60)]
     kept = Counter(choice.knobs.get("KERNEL_CFG") for choice in chosen)
-    assert min(kept[43], kept[2]) > 16, "4 of 240 each by chance"
+    assert min(kept[43], kept[2]) > 12, "4 of 240 each by chance"
 
 
 def test_choices_spread():
-    space = KnobSpace(4, (CONFIG,))
-    configurations = [
-        choice.knobs["KERNEL_CFG"] for choice in choose([space], [plan(4, 1.0, KERNEL_CFG=20)], (), 0, 14)
-    ]
-    gaps = [abs(a - b) for a, b in zip(sorted(configurations), sorted(configurations)[1:], strict=False)]
-    assert len(set(configurations)) == 14 and sum(gap == 1 for gap in gaps) <= 3
-    assert min(configurations) <= 5 and max(configurations) >= 50 and max(gaps) <= 12
+    """14 values drawn out of 56 at random leave a gap of 11.3 somewhere, in the mean of many draws."""
+    space, largest = KnobSpace(4, (CONFIG,)), []
+    for seed in range(20):
+        choices = choose([space], [plan(4, 1.0, KERNEL_CFG=20)], (), seed, 14)
+        values = [-1, *sorted(choice.knobs["KERNEL_CFG"] for choice in choices), 56]
+        assert len(set(values)) == 16
+        largest.append(max(b - a for a, b in pairwise(values)))
+    assert sum(largest) / 20 < 10
 
 
 def test_counts_are_drawn_by_ratio():

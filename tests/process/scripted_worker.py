@@ -49,8 +49,8 @@ def number(key):
 
 
 class Worker:
-    """A method per op. Acts are named after op and plan: ``admit eng1``, ``rounds``, ``rounds eng1`` (its turn in a round,
-    when announced), ``regimes eng1``, ``repeat eng1``, ``reload eng1``."""
+    """A method per op. Acts are named after op and plan: ``admit eng1``, ``rounds``, ``rounds eng1`` (its turn in a
+    round, when announced), ``regimes eng1``, ``repeat eng1``, ``reload eng1``."""
 
     def __init__(self, channel, script):
         self.channel, self.script = channel, script
@@ -93,8 +93,8 @@ class Worker:
         return {}
 
     def rounds(self, request):
-        rule, stopped = request["rule"], {}
-        left = {key: rule["least"] - request["before"][key]["count"] for key in request["executions"]}
+        rule = request["rule"]
+        left = {key: rule["least"] - request["before"].get(key, {"count": 0})["count"] for key in request["executions"]}
         assert set(left) <= set(self.loaded)
         for part in range(PARTS):
             act = self.script.act("rounds", self.channel)

@@ -109,15 +109,17 @@ def test_another_process_with_the_gpu_is_waited_for_by_name(manager, machine):
 
 
 def test_a_running_sweep_is_cancelled_within_two_seconds_and_kept(manager, machine):
-    machine.script(worker={"admit eng1": "hang"})
+    machine.script(worker={"rounds": [None, "hang"]})
     job = sweep(manager, machine)
-    wait_until(lambda: machine.noted("worker", "admit eng1"))
+    wait_until(lambda: len(machine.noted("worker", "rounds")) == 2)
+    time.sleep(0.2)  # for what it told before to arrive
     began = time.monotonic()
     manager.cancel(job)
     end = finished(manager, job, 2)
     assert time.monotonic() - began < 2
     assert end.state is JobState.CANCELLED
-    assert [p.status for p in end.plans] == [Status.OK, Status.CANCELLED, Status.CANCELLED]
+    assert [p.status for p in end.plans] == [Status.OK] * 3
+    assert [p.timings.hot.count for p in end.plans] == [25] * 3  # what the rounds had given by then
     assert machine.store.get(end.run_id).status is RunStatus.CANCELLED
     manager.cancel(job)
     assert manager.snapshot(job) == end
@@ -261,7 +263,7 @@ def test_threads_and_descriptors_stay_bounded_and_old_jobs_are_forgotten(manager
 
 
 def test_shutdown_ends_everything_and_takes_no_more(make, machine):
-    machine.script(worker={"admit eng1": "hang"}, builder={"build eng1": ["hang", None]})
+    machine.script(worker={"regimes eng1": "hang"}, builder={"build eng1": ["hang", None]})
     manager = make()
     planning = plan(manager, machine)
     wait_until(lambda: machine.noted("builder", "build eng1"))
@@ -284,7 +286,7 @@ from engine.jobs.manager import JobManager
 from tests.process.conftest import GPU, Machine
 from tests.process.test_manager import plan, sweep
 machine = Machine(Path(sys.argv[1]))
-machine.script(worker={"admit eng1": "hang"}, builder={"build eng1": ["hang", None]})
+machine.script(worker={"regimes eng1": "hang"}, builder={"build eng1": ["hang", None]})
 manager = JobManager(machine.store, machine.settings(), lambda: (GPU,))
 plan(manager, machine)
 while not machine.noted("builder", "build eng1"):
@@ -298,7 +300,7 @@ time.sleep(60)
 def test_no_worker_and_no_builder_outlives_the_server(machine, number):
     server = subprocess.Popen([sys.executable, "-c", SERVER, str(machine.folder)], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: machine.noted("worker", "admit eng1"), 30)
+        wait_until(lambda: machine.noted("worker", "regimes eng1"), 30)
         assert not is_gone(machine.pids("worker")[0], 0)
         server.send_signal(number)
         server.wait(5)

@@ -49,7 +49,7 @@ def test_plans_are_received_while_others_are_built_and_ranked_when_all_are(machi
     noted = diary(machine.folder, "worker")
     first = noted[0][0]
     timed = [(what, when) for pid, when, what in noted if pid == first and what not in ("start", "environment")]
-    assert [what for what, _ in timed][0] == "prepare"
+    assert timed[0][0] == "prepare"
     assert {what for what, _ in timed[1:4]} == {"admit eng0", "admit eng1", "admit eng2"}
     assert [what for what, _ in timed[4:9]] == ["rounds"] * 4 + ["baseline"]
     last_build_ended = builds["build eng2"] + 1.0

@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from engine.graph.pipelines import pipeline
-from engine.jobs.protocol import Child
-from engine.jobs.questions import Questions
+from engine.jobs.protocol import LINE_LIMIT, Child
+from engine.jobs.questions import Questions, rounds_parts
 from engine.jobs.sampling import decode
 from engine.jobs.worker import Worker
 from engine.measure import sampling
+from engine.measure.sampling import Round
 from engine.measure.screening import Rule
 from engine.records.environment import Environment
+from engine.records.gpu_state import GpuState
 from tests.measure.simulated_gpu import simulate
 
 pytestmark = pytest.mark.process
@@ -162,6 +164,18 @@ def test_every_plan_is_announced_where_care_is_asked_for(simulation, tmp_path):
     sent.clear()
     assert worker.answer(rounds_request(["a", "b"], careful=True))
     assert [event["key"] for event in sent if event["event"] == "stage"].count("a") == 22  # captured, warm, 20 samples
+
+
+def test_what_is_told_of_rounds_fits_a_line():
+    keys = [f"41;IDX_MODE=0;TILEK=1;TILE_CGA_M=1;TILE_CGA_N=2;TILE_SIZE={n};WORKSPACE=12345678901" for n in range(200)]
+    state = GpuState(sm_clock_mhz=1980, memory_clock_mhz=3201, temperature_c=64, power_w=698.123, throttle_reasons=())
+    told = [Round(state, tuple((key, 84.0 + n, n % 7 != 0) for key in keys)) for n in range(50)]
+    parts = list(rounds_parts(told, dict.fromkeys(keys, 4)))
+    assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) < LINE_LIMIT - 1000
+    assert [key for part in parts for key in part["kept"]] == keys
+    assert all(part["set_aside"][key] == 8 for part in parts for key in part["kept"])
+    kept = parts[0]["kept"][keys[0]]
+    assert len(decode(kept["data"])) == len(kept["rounds"]) == 42
 
 
 def test_a_plan_that_is_not_loaded_is_a_request_that_fails(simulation):

@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import pipeline
-from engine.records.options import SweepOptions, check_options
+from engine.graph.tensors import DataType
+from engine.records.arithmetic import TF32_OPERANDS, Arithmetic, arithmetic, seen_arithmetic
+from engine.records.options import DataKind, SweepOptions, check_options
 from engine.records.passport import OutputAccuracy, Repeatability
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
 from engine.records.run import Confirmation, Phases
@@ -176,3 +178,26 @@ def test_options_have_limits(wrong):
 def test_options_cross_a_file():
     asked = SweepOptions(explicit=(PlanIdentity(engine_id=49, knobs={"SPLIT_K_SLC": 15}),), workspace_limit_bytes=0)
     assert SweepOptions.model_validate_json(asked.model_dump_json()) == asked
+
+
+def test_a_small_error_on_positive_data_does_not_tell_tf32_from_float32():
+    """TF32 rounded to nearest, 4,096 products of positive numbers: off by 2.7e-5 (emulated), 1.3e-3 on normal data."""
+    close = accuracy(max_rel=2.7e-5, elements=4096, tolerance=TF32_OPERANDS + 1e-4)
+    quiet = plan(Status.OK, accuracy=(close,), numerical_notes=("TENSOR_CORE",))
+    assert arithmetic(DataType.FP32, quiet) is Arithmetic.FLOAT32_SEEN
+    assert arithmetic(DataType.FP32, quiet, DataKind.POSITIVE) is Arithmetic.TF32_NOTED
+    assert seen_arithmetic(DataType.FP32, (close,), DataKind.POSITIVE) is None
+    far = close.model_copy(update={"max_rel": 1.5e-3})
+    assert seen_arithmetic(DataType.FP32, (far,), DataKind.POSITIVE) is Arithmetic.TF32_SEEN
+
+
+@pytest.mark.parametrize(("dtype", "shift"), [("fp16", 9000.0), ("bf16", -1e4)])
+def test_a_shift_has_to_fit_the_type(dtype, shift):
+    graph = pipeline("sdpa").graph({"dtype": dtype, "scale": 0.01})
+    if dtype == "bf16":
+        check_options(SweepOptions(score_shift=shift), graph)
+    else:
+        with pytest.raises(InvalidInput, match="fp16 holds shifts up to 5240"):
+            check_options(SweepOptions(score_shift=shift), graph)
+    with pytest.raises(InvalidInput, match="holds shifts up to 0"):
+        check_options(SweepOptions(score_shift=shift), pipeline("sdpa").graph({"dtype": dtype, "scale": 0.0}))

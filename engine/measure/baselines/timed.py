@@ -35,7 +35,7 @@ def measure_baseline(session: Session, rule: Rule, seed: int) -> Baseline:
 
 
 def _hot(session: Session, plan: Replayable, rule: Rule, seed: int) -> Timings:
-    replay, rounds, told = plan.replay(), Rounds([NAME], rule, seed), list[Round]()
+    replay, rounds, told = plan.settle(), Rounds([NAME], rule, seed), list[Round]()
     reader = session.reader
     Sampler(rounds, Replays({NAME: replay}), reader.read, told.extend, reader.rated_sm_mhz).run()
     kept = [value for one in told for _, value, is_kept in one.samples if is_kept]
