@@ -14,12 +14,12 @@ PYTEST_ARGS ?=
 BOOT  = $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))
 SETUP = $(BOOT) -m engine.machine.setup --cudnn '$(CUDNN)'
 
-.PHONY: help run test test-gpu lint format driver python
+.PHONY: help run test test-gpu lint format pictures driver python
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
-	@echo '  make test-gpu, make lint, make format; make driver fetches the driver library again where that has failed'
+	@echo '  make test-gpu, make lint, make format, make pictures; make driver fetches the driver library again where that has failed'
 
 run: python
 	@$(SETUP) --port '$(PORT)'
@@ -43,6 +43,11 @@ format: python
 	@$(SETUP) --development
 	@.venv/bin/python -m ruff format .
 	@.venv/bin/python -m ruff check --fix .
+
+# The README's pictures, taken of the real pages.
+pictures: python
+	@$(SETUP) --development
+	@.venv/bin/python -m tests.browser.pictures
 
 driver: python
 	@$(SETUP) --retry-driver

@@ -2,6 +2,7 @@
 const NS = "http://www.w3.org/2000/svg";
 const AXIS_ROOM = 44; // below the plot: numbers and a title
 const EDGE = 10;
+const MONOSPACE = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace'; // as the style sheet has it
 
 const element = (parent, tag, attributes = {}, text = null) => {
   const made = document.createElementNS(NS, tag);
@@ -72,7 +73,8 @@ const textWidth = (root, texts, font) => {
 };
 
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component;
+  const { parentElement, setTriggerValue } = component;
+  const data = { ...JSON.parse(component.data[0]), ...component.data[1] };
   const root = parentElement.querySelector(".root");
   const [legend, plot, tip] = [".legend", ".plot", ".tip"].map((name) => root.querySelector(name));
   const hadFocus = parentElement.activeElement?.classList?.contains("row");
@@ -107,16 +109,15 @@ export default function (component) {
     const width = plot.clientWidth;
     if (!width) return;
     hideTip();
-    const style = getComputedStyle(root);
-    const code = style.getPropertyValue("--st-code-font") || "monospace";
     const rowed = data.rows.length > 0;
     const xs = data.traces.flatMap((t) => t.x);
     const yRange = data.y.range ?? span(data.traces.flatMap((t) => t.y));
     const yTicks = data.y.ticks.length ? data.y.ticks : niceTicks(yRange, 5);
-    const narrow = width < 420;
-    const names = narrow ? [] : yTicks.map((t) => t[1]);
-    const left = rowed ? textWidth(root, names, `12px ${code}, monospace`) + 14 : textWidth(root, names, "12px sans-serif") + 14 + (data.y.title ? 20 : 0);
-    const right = textWidth(root, data.right, `12px ${code}, monospace`) + 16;
+    const nameWidth = rowed ? textWidth(root, yTicks.map((t) => t[1]), MONOSPACE) : 0;
+    const narrow = nameWidth > width * 0.6; // the dots need the room more than the names, which the table has too
+    const names = yTicks.map((t) => t[1]);
+    const left = rowed ? (narrow ? 0 : nameWidth) + 14 : textWidth(root, names, "12px sans-serif") + 14 + (data.y.title ? 20 : 0);
+    const right = textWidth(root, data.right, MONOSPACE) + 16;
     const height = data.height - (data.x.title ? 0 : 16) - (rowed ? 40 : 0);
     const [x0, x1, y0, y1] = [left, width - right, 6, height - AXIS_ROOM];
 

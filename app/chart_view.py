@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import html
+import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +30,14 @@ _component = st.components.v2.component(
 )
 
 
-def render_chart(
-    figure: go.Figure | Mapping[str, Any],
-    *,
-    key: str,
-    label: str,
-    selected: str = "",
-    on_pick: Callable[[str], None] | None = None,
-) -> None:
-    """Draw the figure, or what ``drawing`` made of it before, with ``label``, a sentence that says it, below.
+def prepared(figure: go.Figure, label: str) -> str:
+    """What ``render_chart`` sends, ready to be kept: as JSON, for Streamlit would look into every list of it, each
+    time. ``label``: the figure in a sentence, below it and for those who cannot see it."""
+    return json.dumps({**drawing(figure), "label": label}, separators=(",", ":"), allow_nan=False)
+
+
+def render_chart(chart: str, *, key: str, selected: str = "", on_pick: Callable[[str], None] | None = None) -> None:
+    """Draw what ``prepared`` made of a figure.
 
     A click, Enter or Space on a row calls ``on_pick`` with the row's key (the dots' ``customdata``) before the script,
     or the fragment, runs again; ``selected`` is the key of the row that is picked now.
@@ -47,9 +48,8 @@ def render_chart(
         if on_pick is not None and isinstance(value := state.get("picked"), str):
             on_pick(value)
 
-    plain = drawing(figure) if isinstance(figure, go.Figure) else figure
-    data = {**plain, "label": label, "selected": selected, "pickable": on_pick is not None}
-    _component(data=data, key=key, on_picked_change=picked)
+    now = {"selected": selected, "pickable": on_pick is not None}
+    _component(data=[chart, now], key=key, on_picked_change=picked)
 
 
 def drawing(figure: go.Figure) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _trace(trace: dict[str, Any]) -> dict[str, Any]:
 def _numbers(values: Any) -> list[float | None]:
     if isinstance(values, dict):  # how plotly writes a numpy array
         values = np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"]).tolist()
-    return [None if value is None else float(value) for value in values]
+    return [None if value is None or not math.isfinite(value) else float(value) for value in values]
 
 
 def _plain(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.graph_nodes import cleaned
 from app.links import ExploreState, differing
 from app.theme import NOTHING, fmt_date, fmt_us
 from engine.graph.pipelines import CATALOGUE
@@ -30,7 +31,7 @@ def run_label(run: RunSummary) -> str:
     what = f"cuDNN {run.cudnn}, {fmt_date(run.started_at)}"
     label = f"{_MADE[run.origin]} {run.gpu}, {what}" if run.gpu else f"planned for {run.target}, {what}"
     ended = "" if run.status is RunStatus.DONE else f" ({run.status})"
-    return f"{run.title}: {label}{ended}" if run.title else label + ended
+    return cleaned(f"{run.title}: {label}{ended}" if run.title else label + ended)
 
 
 def here_label(cudnn: str, target: TargetInfo) -> str:
@@ -40,10 +41,12 @@ def here_label(cudnn: str, target: TargetInfo) -> str:
 
 def choose(runs: Sequence[RunSummary], wanted: str, target: TargetInfo) -> str:
     """What to show: what is ``wanted`` where there is such a thing, else the best run on the target's own GPU model
-    (``runs`` come best first), else HERE. A run on another GPU is offered, never chosen unasked."""
+    (``runs`` come best first), else HERE. A run on another GPU, and one still under way, is offered, never chosen
+    unasked."""
     if wanted == HERE or any(run.id == wanted for run in runs):
         return wanted
-    return next((run.id for run in runs if target.gpu_name in (run.gpu, run.target)), HERE)
+    ended = (run for run in runs if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING))
+    return next((run.id for run in ended if target.gpu_name in (run.gpu, run.target)), HERE)
 
 
 def nearest_text(near: Nearest) -> str:

@@ -51,6 +51,18 @@ export default function (component) {
     if (event.key === "Enter" || event.key === " ") choose(event);
   };
 
+  // A server that was started anew, or that gave this session up meanwhile, knows no fragment of the page: what is
+  // chosen in the results would come to nothing. A run of the whole page, from its address, makes them known.
+  const app = document.querySelector('[data-testid="stApp"]');
+  let connected = true;
+  root.connection?.disconnect();
+  root.connection = new MutationObserver(() => {
+    const before = connected;
+    connected = app.dataset.testConnectionState === "CONNECTED";
+    if (connected && !before) setStateValue("connected", Date.now());
+  });
+  if (app) root.connection.observe(app, { attributes: true, attributeFilter: ["data-test-connection-state"] });
+
   mark(data.selected);
   arrange();
   if (focused) nodes.find((node) => node.dataset.node === focused)?.focus();
@@ -60,5 +72,8 @@ export default function (component) {
   root.observer?.disconnect();
   root.observer = new ResizeObserver(arrange);
   root.observer.observe(picture);
-  return () => root.observer.disconnect();
+  return () => {
+    root.observer.disconnect();
+    root.connection.disconnect();
+  };
 }

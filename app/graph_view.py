@@ -61,7 +61,9 @@ def render_graph(spec: GraphSpec, *, key: str = "graph") -> str | None:
     state = st.session_state.get(key)
     chosen = state.get("node") if isinstance(state, dict) else None
     known = chosen if isinstance(chosen, str) and chosen in drawing["layouts"][0]["at"] else None
-    result = _component(data={**drawing, "selected": known}, key=key, on_node_change=lambda: None)
+    result = _component(
+        data={**drawing, "selected": known}, key=key, on_node_change=lambda: None, on_connected_change=lambda: None
+    )
     chosen = result.get("node")
     return chosen if isinstance(chosen, str) and chosen in drawing["layouts"][0]["at"] else None
 
@@ -75,14 +77,17 @@ def render_node_details(spec: GraphSpec, node: str | None) -> None:
 
 def render_graph_table(spec: GraphSpec) -> None:
     """The drawing as a table, folded away: what a screen reader, or a person who wants to copy, reads instead."""
-    with st.expander("The graph as a table"):
-        st.dataframe(graph_table(spec), hide_index=True, width="stretch")
+    panel = st.expander("The graph as a table", key="graph-table", on_change="rerun")
+    if panel.open:  # Streamlit's table takes a second to start: not before anybody asks for it
+        panel.dataframe(graph_table(spec), hide_index=True, width="stretch")
 
 
 def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:
     """A heading and a description list, every text escaped."""
     root = ET.Element("section", {"aria-live": "polite"})
-    heading = ET.SubElement(root, "h4", {"style": "padding: 0; margin: 0 0 0.4rem; font-size: 1rem;"})
+    heading = ET.SubElement(
+        root, "h4", {"style": "padding: 0; margin: 0 0 0.4rem; font-size: 1rem; overflow-wrap: anywhere;"}
+    )
     heading.text = title
     grid = "display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.9rem; margin: 0; padding: 0; "
     grid += "font-size: 0.875rem;"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+from app.graph_nodes import cleaned
 from app.judged import Judged, judge, plan_of
 from app.theme import (
     FASTEST_COLOUR,
@@ -115,13 +116,18 @@ def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None,
 def headline_html(said: Headline, origin: Provenance) -> str:
     """The headline as one block: as Streamlit's metrics it would be a dozen elements, and as slow."""
     colour = f"--origin: {_ORIGIN_COLOURS.get(origin.colour, 'currentColor')};"
-    lead = f'<span class="ps-origin" style="{colour}">{escape(origin.label)}</span>{escape(said.sentence)}'
+    lead = f'<span class="ps-origin" style="{colour}">{_inert(origin.label)}</span>{_inert(said.sentence)}'
     figures = "".join(
-        f'<div><div class="label">{escape(figure.label)}</div>'
-        f'<div class="value">{escape(figure.value)}</div><div class="beside">{escape(figure.beside)}</div></div>'
+        f'<div><div class="label">{_inert(figure.label)}</div>'
+        f'<div class="value">{_inert(figure.value)}</div><div class="beside">{_inert(figure.beside)}</div></div>'
         for figure in said.figures
     )
     return f'<div>{lead}</div><div class="ps-figures">{figures}</div>' if figures else f"<div>{lead}</div>"
+
+
+def _inert(text: str) -> str:
+    """Names come from run files: none may bring markup, or turn round the numbers that stand after it."""
+    return escape(cleaned(" ".join(text.split())))
 
 
 def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> list[Figure]:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import form, resources, session
 from app.links import ExploreState, differing
-from app.notices import render_errors
+from app.notices import distinct, render_errors
 from app.theme import fmt_bytes, source_label
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
@@ -91,17 +91,13 @@ def _pick_target(state: ExploreState) -> Target:
         target = resources.find_target(state.target) if state.target else next(iter(known.values()))
     except InvalidInput as wrong:
         target, error = next(iter(known.values())), wrong
+    words = distinct({name: _target_words(one) for name, one in known.items()})
     session.follow("target", target.info.name)
-    with st.container(width=430, gap="xxsmall"):
-        st.selectbox(
-            "Target",
-            list(known),
-            format_func=lambda name: _target_words(known[name]),
-            key="target",
-            on_change=_switch_target,
-        )
-        if error is not None:
-            render_errors(error.errors)
+    st.selectbox(
+        "Target", list(words), format_func=words.__getitem__, key="target", on_change=_switch_target, width=430
+    )
+    if error is not None:
+        render_errors(error.errors, width=form.MESSAGE)
     other = st.popover("Another GPU", icon=":material/upload_file:", key="another-gpu", on_change="rerun")
     if other.open:
         with other:

@@ -10,7 +10,8 @@ from app import resources, session
 from app.frames import plans_frame
 from app.inputs import Asked
 from app.notices import escaped
-from app.plan_table import plan_table, render_plans
+from app.plan_table import plan_table
+from app.table_view import render_table
 from engine.jobs.manager import JobManager
 from engine.jobs.snapshots import JobSnapshot, JobState
 from engine.records.plan import Status
@@ -35,6 +36,12 @@ def plan_job(manager: JobManager, asked: Asked) -> JobSnapshot | None:
     return snapshot
 
 
+def leave_plan_job(manager: JobManager) -> None:
+    """Take back this session's question for plans."""
+    if known := st.session_state.pop(_PLAN_JOB, None):
+        manager.cancel(known[1], session.client())
+
+
 def plan_again() -> None:
     """Ask anew at the next run."""
     st.session_state.pop(_PLAN_JOB, None)
@@ -45,17 +52,17 @@ def watch(job_id: str) -> None:
     """Draw a job until it ends, then run the page again, which shows its outcome."""
     manager = resources.resources().manager
     job = manager.snapshot(job_id) if manager else None
-    if job is None or job.state.ended:
-        if job is not None and job.kind is RunKind.SWEEP and job.run_id:
-            session.change(run=job.run_id, plan="")
+    if manager is None or job is None or job.state.ended:
         st.rerun()
     with st.container(horizontal=True, vertical_alignment="center"):
         st.progress(job.fraction, text=progress_text(job), width="stretch")
-        if st.button("Cancel", icon=":material/close:", key=f"cancel-{job.id}"):
-            manager.cancel(job.id, None if job.kind is RunKind.SWEEP else session.client())
-            st.rerun(scope="fragment")
+        # Others may share a plan job: they are not left without it.
+        who = None if job.kind is RunKind.SWEEP else session.client()
+        st.button(
+            "Cancel", icon=":material/close:", key=f"cancel-{job.id}", on_click=manager.cancel, args=(job.id, who)
+        )
     if job.plans:
-        render_plans(plan_table(plans_frame(job.plans)), key=f"live-{job.id}")
+        render_table(plan_table(plans_frame(job.plans)).prepared(), key=f"live-{job.id}")
 
 
 def progress_text(job: JobSnapshot) -> str:

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from engine.runs.store import StoreError  # noqa: E402 - not to be found before the line above
+
 
 def pages() -> list[st.Page]:
     """Every page, in the order of the navigation."""
@@ -26,4 +28,7 @@ def pages() -> list[st.Page]:
 
 st.set_page_config(page_title="Planscope", page_icon=str(ROOT / "app" / "icon.svg"), layout="wide")
 st.html(ROOT / "app" / "page.css")
-st.navigation(pages(), position="top").run()
+try:
+    st.navigation(pages(), position="top").run()
+except StoreError as error:  # locked by another process, full, damaged: its message is for people
+    st.error(str(error), icon=":material/database_off:")

@@ -5,7 +5,8 @@ They are HTML, not Markdown, because they quote what was given, and that may be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Literal
 
@@ -29,3 +30,9 @@ def render_errors(errors: Iterable[FieldError], width: int | Literal["stretch"] 
 def escaped(text: str) -> str:
     """A text as Markdown that shows it as it is."""
     return "".join("\\" + c if c in "\\`*_{}[]()#+-.!|~>$:<" else c for c in text)
+
+
+def distinct(words: Mapping[str, str]) -> dict[str, str]:
+    """The words of a list's entries, by key, told apart where two read the same: the browser goes by what is read."""
+    often = Counter(words.values())
+    return {key: word if often[word] == 1 else f"{word} ({key})" for key, word in words.items()}

@@ -9,7 +9,7 @@ from html import escape
 import pandas as pd
 import streamlit as st
 
-from app.chart_view import render_chart
+from app.chart_view import prepared, render_chart
 from app.charts import samples_figure
 from app.graph_view import facts_html
 from app.judged import Judged
@@ -57,15 +57,19 @@ def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype, shown.judged)))
     render_download(shown, plan)
     st.html(passport_html(shown.run, plan))
-    samples = plan.timings.of(regime) if plan.timings is not None else None
-    if plan.timings is not None and samples is not None:
-        figure = samples_figure(samples_frame(plan.timings), regime)
-        label = (
-            f"{samples.count} raw samples, {REGIME_WORDS[regime]}, each the mean of {samples.executions} executions; "
-            f"median {fmt_us(samples.median_us)}"
-        )
-        if figure is not None:
-            render_chart(figure, key="samples", label=label)
+    if chart := _samples(*shown.cache_key, plan.key, regime, plan):
+        render_chart(chart, key="samples")
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def _samples(run_id: str, version: str, key: str, regime: Regime, _plan: PlanRecord) -> str | None:
+    """The chart of a plan's raw samples, ready to send; None where there are none."""
+    samples = _plan.timings.of(regime) if _plan.timings is not None else None
+    if _plan.timings is None or samples is None:
+        return None
+    figure = samples_figure(samples_frame(_plan.timings), regime)
+    said = f"{samples.count} raw samples, {REGIME_WORDS[regime]}, each the mean of {samples.executions} executions"
+    return None if figure is None else prepared(figure, f"{said}; median {fmt_us(samples.median_us)}")
 
 
 def render_download(shown: Shown, plan: PlanRecord) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from app.frames import Standing
 from app.readings import SIGNS
-from app.table_view import Cell, Column, Row, render_rows
+from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, STATUS_STYLES, fmt_bytes, fmt_error, fmt_number, fmt_percent, fmt_ratio
 from engine.records.plan import Status
 
@@ -67,28 +67,16 @@ SHOWN: dict[str, _Shown] = {
 """Columns in this order; the CSV file has every column there is."""
 
 
-@dataclass(frozen=True)
-class PlanTable:
-    """What ``render_plans`` draws; made once per change of a run."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-
-def plan_table(frame: pd.DataFrame) -> PlanTable:
+def plan_table(frame: pd.DataFrame) -> Table:
     """The frame's plans in its order; columns that nothing is known of are left out."""
     names = [name for name in SHOWN if _known(frame[name])]
     columns = [[_cell(SHOWN[name], value) for value in frame[name].tolist()] for name in names]
     rows = zip(frame["key"].tolist(), zip(*columns, strict=True), strict=True)
-    return PlanTable(tuple(SHOWN[name].column for name in names), tuple(Row(key, cells) for key, cells in rows))
-
-
-def render_plans(
-    table: PlanTable, *, key: str, selected: str = "", on_pick: Callable[[str], None] | None = None
-) -> None:
-    """Draw the table."""
-    label = "All plans, with every number that the charts show"
-    render_rows(table.columns, table.rows, key=key, label=label, selected=selected, on_pick=on_pick)
+    return Table(
+        "All plans, with every number that the charts show",
+        tuple(SHOWN[name].column for name in names),
+        tuple(Row(key, cells) for key, cells in rows),
+    )
 
 
 def _known(column: pd.Series) -> bool:
@@ -98,6 +86,6 @@ def _known(column: pd.Series) -> bool:
 def _cell(shown: _Shown, value: Any) -> Cell:
     if not shown.column.number:
         return Cell(shown.text(value))
-    if value is pd.NA or value is None or math.isnan(value):
+    if value is pd.NA or value is None or not math.isfinite(value):
         return Cell(NOTHING)
     return Cell(shown.text(value), float(value))

@@ -102,34 +102,41 @@ def upload_target(data: bytes) -> Target:
     return target
 
 
-def load_run(run_id: str) -> RunRecord:
+@dataclass(frozen=True)
+class Loaded:
+    """A run, and what changes when the run does. Shared: not to be written to."""
+
+    run: RunRecord
+    version: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class JudgedRun:
+    """Who wins, and the plans as a table that says so. Shared: not to be written to."""
+
+    judged: Judged
+    frame: pd.DataFrame
+
+
+def load_run(run_id: str) -> Loaded:
     """A run, parsed once per change of it; raises InvalidInput where there is none of this id."""
-    return _run(run_id, resources().library.change_token(run_id))
+    return _loaded(run_id, resources().library.change_token(run_id))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _run(run_id: str, token: tuple[int, int]) -> RunRecord:
-    return resources().library.get(run_id)
+def _loaded(run_id: str, version: tuple[int, int]) -> Loaded:
+    return Loaded(resources().library.get(run_id), version)
 
 
-def load_judged(run_id: str, constraints: Constraints) -> Judged:
+def load_judged(loaded: Loaded, constraints: Constraints) -> JudgedRun:
     """Who wins under these constraints, judged once per change of the run."""
-    return _judged(run_id, resources().library.change_token(run_id), constraints)
+    return _judged(loaded.run.id, loaded.version, constraints, loaded.run)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _judged(run_id: str, token: tuple[int, int], constraints: Constraints) -> Judged:
-    return judge(_run(run_id, token), constraints)
-
-
-def load_frame(run_id: str, constraints: Constraints) -> pd.DataFrame:
-    """The run's plans as a table, made once per change of it and of the constraints. Shared: not to be written to."""
-    return _frame(run_id, resources().library.change_token(run_id), constraints)
-
-
-@st.cache_resource(show_spinner=False, max_entries=64)
-def _frame(run_id: str, token: tuple[int, int], constraints: Constraints) -> pd.DataFrame:
-    return plans_frame(_run(run_id, token), judged=_judged(run_id, token, constraints).verdicts)
+def _judged(run_id: str, version: tuple[int, int], constraints: Constraints, _run: RunRecord) -> JudgedRun:
+    judged = judge(_run, constraints)
+    return JudgedRun(judged, plans_frame(_run, judged=judged.verdicts))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import plotly.graph_objects as go
 import streamlit as st
 
 from app import session
-from app.chart_view import drawing, render_chart
-from app.charts import accuracy_figure, build_figure, timings_figure
+from app.chart_view import prepared, render_chart
+from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.demanding import render_demands
 from app.findings import findings_html
 from app.frames import frame_csv
 from app.headline import headline, headline_html
 from app.judged import plan_of
 from app.links import View
-from app.notices import escaped
+from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown, default_key, render_plan
-from app.plan_table import PlanTable, plan_table, render_plans
+from app.plan_table import plan_table
 from app.readings import accuracy_summary, build_summary, timings_summary
 from app.sampled import REGIME_WORDS, baseline_times
-from app.theme import STATUS_STYLES, Provenance, fmt_us
-from engine.records.run import RunKind
+from app.table_view import render_table
+from app.theme import CHART_CONFIG, STATUS_STYLES, Provenance, fmt_us
+from engine.graph.errors import FieldError
+from engine.records.run import RunKind, RunStatus
 from engine.records.timings import Regime
 
+_CUT_SHORT = {
+    RunStatus.CANCELLED: "was cancelled",
+    RunStatus.FAILED: "failed",
+    RunStatus.INTERRUPTED: "was interrupted",
+}
 VIEW_WORDS = {View.TIME: "Time", View.CLOSE: "Near the best", View.ERROR: "Error", View.BUILD: "Build and load"}
 _NOTHING = {
     View.TIME: "planned, not measured: no plan of this list was timed.",
@@ -31,6 +37,10 @@ _NOTHING = {
     View.ERROR: "planned, not measured: no plan of this list was run, so none was checked against the reference.",
     View.BUILD: "no plan of this list was built.",
 }
+_NO_SUCH_PLAN = (
+    "there is no such plan among these.",
+    "Another is shown instead: choose one in the chart or the table.",
+)
 
 
 def render_headline(shown: Shown, origin: Provenance) -> None:
@@ -38,10 +48,15 @@ def render_headline(shown: Shown, origin: Provenance) -> None:
     if shown.judged.verdicts:
         render_demands(shown.judged.constraints)
     st.html(_headline(*shown.cache_key, shown, origin))
+    run = shown.run
+    if run.kind is RunKind.SWEEP and run.status in _CUT_SHORT:
+        reason = escaped(run.message or "no reason is known")
+        st.warning(f"This sweep {_CUT_SHORT[run.status]}: {reason}", icon=":material/warning:")
     if shown.run.refusal is not None:
         st.error(escaped(shown.run.refusal.message), icon=":material/block:")
         for reason in shown.run.refusal.reasons:
-            st.markdown(f"- {escaped(reason)}")
+            if reason not in shown.run.refusal.message:
+                st.markdown(f"- {escaped(reason)}")
 
 
 @st.fragment
@@ -51,15 +66,15 @@ def render_results(shown: Shown) -> None:
         return
     state = session.state()
     key = state.plan if plan_of(shown.run, state.plan) else default_key(shown)
+    if state.plan not in ("", key):
+        render_errors([FieldError("plan", state.plan, *_NO_SUCH_PLAN)])
     measured = shown.run.kind is RunKind.SWEEP
-    view = state.view if measured else View.BUILD
     left, right = st.columns([0.64, 0.36], gap="medium")
     with left:
-        if measured:
-            view, regime = _controls(shown)
-        else:
-            regime = Regime.HOT
+        view, regime, zoomed = _controls(shown, measured)
         _chart(shown, view, regime, key)
+        if zoomed:
+            _zoom(shown, view, regime, key)
         _table(shown, key)
     with right:
         _plan_choice(shown, key)
@@ -68,27 +83,24 @@ def render_results(shown: Shown) -> None:
     session.write()
 
 
-def _controls(shown: Shown) -> tuple[View, Regime]:
-    """Which chart, and which of the timings that were taken."""
+def _controls(shown: Shown, measured: bool) -> tuple[View, Regime, bool]:
+    """Which chart, which of the timings that were taken, and whether to see it larger. Of plans that were only built
+    there is one."""
     state, taken = session.state(), list(shown.judged.verdicts) or [Regime.HOT]
-    wanted = state.regime if state.regime in taken else Regime.HOT
-    session.follow("view", state.view)
-    session.follow("regime", wanted)
-    with st.container(horizontal=True):
-        view = st.segmented_control(
-            "Chart", list(View), format_func=VIEW_WORDS.__getitem__, key="view", required=True, on_change=_changed
-        )
-        regime = st.segmented_control(
-            "Timing",
-            taken,
-            format_func=REGIME_WORDS.__getitem__,
-            key="regime",
-            required=True,
-            on_change=_changed,
-        )
-    if absent := [REGIME_WORDS[regime] for regime in Regime if regime not in taken]:
+    view, regime = (state.view, state.regime) if measured else (View.BUILD, Regime.HOT)
+    regime = regime if regime in taken else Regime.HOT
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        if measured:
+            session.follow("view", view)
+            session.follow("regime", regime)
+            words = VIEW_WORDS.__getitem__
+            st.segmented_control("Chart", list(View), format_func=words, key="view", required=True, on_change=_changed)
+            words = REGIME_WORDS.__getitem__
+            st.segmented_control("Timing", taken, format_func=words, key="regime", required=True, on_change=_changed)
+        zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
+    if measured and (absent := [REGIME_WORDS[regime] for regime in Regime if regime not in taken]):
         st.caption(f"Not measured in this run: {', '.join(absent)}.")
-    return View(view or View.TIME), Regime(regime or wanted)
+    return view, regime, zoomed
 
 
 def _changed() -> None:
@@ -99,25 +111,50 @@ def _changed() -> None:
 
 
 def _chart(shown: Shown, view: View, regime: Regime, key: str) -> None:
-    figure = _drawing(*shown.cache_key, view, regime, shown)
-    if figure is None:
+    chart = _prepared(*shown.cache_key, view, regime, shown)
+    if chart is None:
         st.info(_NOTHING[view])
         return
-    render_chart(figure, key=f"chart-{view}", label=figure["label"], selected=key, on_pick=_pick)
+    render_chart(chart, key=f"chart-{view}", selected=key, on_pick=_pick)
 
 
 @st.cache_resource(show_spinner=False, max_entries=128)
-def _drawing(run_id: str, version: str, view: View, regime: Regime, _shown: Shown) -> dict[str, Any] | None:
+def _prepared(run_id: str, version: str, view: View, regime: Regime, _shown: Shown) -> str | None:
     """A chart ready to send, made once per change of the run."""
-    frame, baseline = _shown.frame, baseline_times(_shown.run)
+    figure = _figure(_shown, view, regime)
+    return None if figure is None else prepared(figure, _label(_shown, view, regime))
+
+
+def _figure(shown: Shown, view: View, regime: Regime, selected: str | None = None) -> go.Figure | None:
     if view in (View.TIME, View.CLOSE):
-        figure = timings_figure(frame, regime=regime, baseline=baseline, close=view is View.CLOSE)
-        label = timings_summary(frame, regime=regime, baseline=baseline)
-    elif view is View.ERROR:
-        figure, label = accuracy_figure(frame, regime=regime), accuracy_summary(frame)
-    else:
-        figure, label = build_figure(frame, regime=regime), build_summary(frame)
-    return None if figure is None else {**drawing(figure), "label": label}
+        baseline, close = baseline_times(shown.run), view is View.CLOSE
+        return timings_figure(shown.frame, regime=regime, baseline=baseline, selected=selected, close=close)
+    draw = accuracy_figure if view is View.ERROR else build_figure
+    return draw(shown.frame, regime=regime, selected=selected)
+
+
+def _label(shown: Shown, view: View, regime: Regime) -> str:
+    if view in (View.TIME, View.CLOSE):
+        return timings_summary(shown.frame, regime=regime, baseline=baseline_times(shown.run))
+    return accuracy_summary(shown.frame) if view is View.ERROR else build_summary(shown.frame)
+
+
+@st.dialog("Zoom, pan, keep as a picture", width="large")
+def _zoom(shown: Shown, view: View, regime: Regime, key: str) -> None:
+    """The same chart by plotly itself, which takes seconds to start in a browser: only for who asks for it."""
+    figure = _figure(shown, view, regime, key)
+    if figure is None:
+        return
+    label = _label(shown, view, regime)
+    picked = picked_key(
+        st.plotly_chart(
+            figure, key="zoomed", config=CHART_CONFIG, on_select="rerun", selection_mode="points", alt=label
+        )
+    )
+    st.caption(escaped(label))
+    if picked and picked != key:
+        _pick(picked)
+        st.rerun()
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -127,8 +164,8 @@ def _headline(run_id: str, version: str, _shown: Shown, origin: Provenance) -> s
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _plan_table(run_id: str, version: str, _shown: Shown) -> PlanTable:
-    return plan_table(_shown.frame)
+def _plan_table(run_id: str, version: str, _shown: Shown) -> str:
+    return plan_table(_shown.frame).prepared()
 
 
 def _plan_choice(shown: Shown, key: str) -> None:
@@ -151,7 +188,7 @@ def _plan_words(run_id: str, version: str, _shown: Shown) -> dict[str, str]:
     words = {}
     for key, name, status, us in zip(*columns, strict=True):
         words[key] = f"{name} · {fmt_us(us) if us == us else STATUS_STYLES[status].text}"
-    return words
+    return distinct(words)
 
 
 def _table(shown: Shown, key: str) -> None:
@@ -167,7 +204,7 @@ def _table(shown: Shown, key: str) -> None:
             key="csv",
             help="Every column, numbers in full precision",
         )
-    render_plans(_plan_table(*shown.cache_key, shown), key="plans", selected=key, on_pick=_pick)
+    render_table(_plan_table(*shown.cache_key, shown), key="plans", selected=key, on_pick=_pick)
 
 
 def _pick(key: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.links import ExploreState, differing
-from app.table_view import Cell, Column, Row
+from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, fmt_ratio, fmt_us
 from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
@@ -22,12 +22,12 @@ _COLUMNS = (
     Column("best (hot)", "median GPU time of the fastest plan whose result is right", number=True),
     Column("vs first pick", "time of the heuristics' first pick over the best plan's", number=True),
     Column("vs torch", "time of torch eager over the best plan's: below 1, torch is faster", number=True),
-    Column("best plan", "the fastest plan whose result is right"),
-    Column("plans", "that ended well, of all", number=True),
     Column("cuDNN"),
     Column("date (UTC)"),
     Column("origin"),
     Column("state"),
+    Column("best plan", "the fastest plan whose result is right"),
+    Column("plans", "that ended well, of all", number=True),
     Column("torch"),
     Column("frontend"),
 )
@@ -59,7 +59,7 @@ def choices(runs: Iterable[RunSummary]) -> tuple[list[str], list[str]]:
     return sorted({run.pipeline for run in runs}), sorted({gpu_of(run) for run in runs})
 
 
-def run_table(runs: Sequence[RunSummary]) -> tuple[tuple[Column, ...], list[Row]]:
+def run_table(runs: Sequence[RunSummary]) -> Table:
     """Headings and one row a run, its key the run's id; titles have a column where any run has one."""
     titled = any(run.title for run in runs)
     columns = (_COLUMNS[0], _TITLE, *_COLUMNS[1:]) if titled else _COLUMNS
@@ -67,7 +67,7 @@ def run_table(runs: Sequence[RunSummary]) -> tuple[tuple[Column, ...], list[Row]
     for run in runs:
         first, *rest = _cells(run)
         rows.append(Row(run.id, (first, Cell(run.title), *rest) if titled else (first, *rest)))
-    return columns, rows
+    return Table("Runs", columns, tuple(rows))
 
 
 def _cells(run: RunSummary) -> tuple[Cell, ...]:
@@ -79,12 +79,12 @@ def _cells(run: RunSummary) -> tuple[Cell, ...]:
         Cell(fmt_us(run.best_us), run.best_us),
         Cell(fmt_ratio(run.speedup_vs_first_pick), run.speedup_vs_first_pick),
         Cell(fmt_ratio(run.speedup_vs_torch), run.speedup_vs_torch),
-        Cell(run.best_name or NOTHING),
-        Cell(f"{good} of {run.plans}", good),
         Cell(run.cudnn),
         Cell(f"{run.started_at:%Y-%m-%d %H:%M}"),
         Cell(ORIGIN_WORDS[run.origin]),
         Cell(str(run.status)),
+        Cell(run.best_name or NOTHING),
+        Cell(f"{good} of {run.plans}", good),
         Cell(run.torch or NOTHING),
         Cell(run.frontend),
     )

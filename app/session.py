@@ -19,8 +19,8 @@ from engine.graph.errors import FieldError
 _STATE, _SEEN, _TOUCHED, _PROBLEMS = "explore.state", "explore.seen", "explore.touched", "explore.problems"
 _PAGE, _CLIENT, _REDRAW = "page", "client", "explore.redraw"
 _ACTED, _BEFORE = "explore.acted", "explore.before"
-LATE_S = 1.0
-"""How long an address that has been written over may still arrive from the browser."""
+LATE_S = 0.5
+"""How long an address that has been written over may still arrive from the browser. Nobody goes back sooner."""
 
 
 def enter(page: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import Any
 
 import streamlit as st
@@ -17,7 +18,7 @@ from engine.records.options import DataKind, Preset, SweepOptions
 from engine.records.run import RunKind
 
 TEXTS = ("seed", "score_shift", "knob_budget", "explicit")
-_WRONG, _OPEN = "sweep.wrong", "sweep-options"
+_WRONG, _MINE, _OPEN = "sweep.wrong", "sweep.mine", "sweep-options"
 _DATA_WORDS = {DataKind.NORMAL: "normal", DataKind.UNIFORM: "uniform", DataKind.POSITIVE: "all positive"}
 
 
@@ -57,7 +58,7 @@ def render_controls(asked: Asked) -> None:
     beside = {*TEXTS} if panel.open else set()
     render_errors(error for error in wrong if error.field not in beside)
     if reason:
-        st.caption(reason)
+        st.html(f'<span class="ps-faint">{escape(reason)}</span>', width="content")
 
 
 def _render_options(asked: Asked) -> None:
@@ -165,17 +166,38 @@ def _start(asked: Asked) -> None:
     try:
         options = _options(asked)
         if manager is not None:
-            manager.submit_sweep(
+            # It would keep the GPU's queue from the sweep, which builds the same plans.
+            job_view.leave_plan_job(manager)
+            job = manager.submit_sweep(
                 asked.pipeline, asked.parameters, asked.spec, asked.target, client=session.client(), options=options
             )
+            st.session_state.setdefault(_MINE, {})[job] = asked.spec.graph_id
     except InvalidInput as error:
         errors = error.errors
     st.session_state[_WRONG] = errors
 
 
-def render_running(asked: Asked) -> None:
-    """Sweeps of this graph that run or wait, whoever asked for them: they outlive the browser session."""
+def open_finished(asked: Asked) -> None:
+    """Show the run of a sweep that was started here and has ended meanwhile, if its graph is still what is shown."""
+    manager, mine = resources.resources().manager, st.session_state.get(_MINE, {})
+    for job_id, graph_id in list(mine.items()):
+        job = manager.snapshot(job_id) if manager else None
+        if job is not None and not job.state.ended:
+            continue
+        del mine[job_id]
+        if job is not None and job.run_id and graph_id == asked.spec.graph_id:
+            session.change(run=job.run_id, plan="")
+
+
+def render_running(asked: Asked) -> bool:
+    """Draw the sweeps of this graph that run or wait, whoever asked for them: they outlive the browser session. Says
+    whether there are any."""
     manager = resources.resources().manager
-    for job in manager.jobs() if manager else ():
-        if job.kind is RunKind.SWEEP and job.graph_id == asked.spec.graph_id and not job.state.ended:
-            job_view.watch(job.id)
+    running = [
+        job
+        for job in (manager.jobs() if manager else ())
+        if job.kind is RunKind.SWEEP and job.graph_id == asked.spec.graph_id and not job.state.ended
+    ]
+    for job in running:
+        job_view.watch(job.id)
+    return bool(running)

@@ -5,7 +5,8 @@ const below = (a, b) => {
 };
 
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component;
+  const { parentElement, setTriggerValue } = component;
+  const data = { ...JSON.parse(component.data[0]), ...component.data[1] };
   const root = parentElement.querySelector(".root");
   const scroll = root.querySelector(".scroll");
   const table = root.querySelector("table");
@@ -86,12 +87,12 @@ export default function (component) {
     else root.sorting = sorting.down ? { column: -1, down: false } : { column, down: true };
     fill();
   };
-  const drawn = JSON.stringify([data.keys, data.texts]);
+  const drawn = component.data[0];
   if (root.drawn !== drawn) {
     root.drawn = drawn;
     // After the first paint: the table stands below a chart, which should not wait for it.
     if (table.tBodies[0]) fill();
-    else setTimeout(fill, 60);
+    else (window.requestIdleCallback ?? setTimeout)(fill, { timeout: 500 });
   } else mark(data.selected);
 
   const pick = (key) => {

@@ -6,10 +6,10 @@ reader sees little of it. This one is a few dozen rows of real cells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -47,40 +47,37 @@ class Row:
     cells: tuple[Cell, ...]
 
 
-def render_rows(
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    *,
-    key: str,
-    label: str,
-    selected: str = "",
-    on_pick: Callable[[str], None] | None = None,
-    height: int = 420,
+@dataclass(frozen=True)
+class Table:
+    """``label`` says what it is, for those who cannot see it."""
+
+    label: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def prepared(self) -> str:
+        """What ``render_table`` sends, ready to be kept: as JSON, for Streamlit would look into every list of it, each
+        time."""
+        content = {
+            "label": self.label,
+            "columns": [asdict(column) for column in self.columns],
+            "keys": [row.key for row in self.rows],
+            "texts": [[cell.text for cell in row.cells] for row in self.rows],
+            "orders": [[cell.order for cell in row.cells] for row in self.rows],
+        }
+        return json.dumps(content, separators=(",", ":"), allow_nan=False)
+
+
+def render_table(
+    table: str, *, key: str, selected: str = "", on_pick: Callable[[str], None] | None = None, height: int = 420
 ) -> None:
-    """Draw the table, at most ``height`` pixels high. With ``on_pick`` one row can be chosen: it is called with the
-    row's key before the script, or the fragment, runs again."""
+    """Draw what ``Table.prepared`` gave, at most ``height`` pixels high. With ``on_pick`` one row can be chosen: it is
+    called with the row's key before the script, or the fragment, runs again."""
 
     def picked() -> None:
         state = st.session_state.get(key) or {}
         if on_pick is not None and isinstance(value := state.get("picked"), str):
             on_pick(value)
 
-    _component(
-        data=table_data(columns, rows, label, selected, on_pick is not None, height), key=key, on_picked_change=picked
-    )
-
-
-def table_data(
-    columns: Sequence[Column], rows: Sequence[Row], label: str, selected: str, pickable: bool, height: int
-) -> dict[str, Any]:
-    """What the browser needs."""
-    return {
-        "columns": [asdict(column) for column in columns],
-        "keys": [row.key for row in rows],
-        "texts": [[cell.text for cell in row.cells] for row in rows],
-        "orders": [[cell.order for cell in row.cells] for row in rows],
-        "label": label,
-        "selected": selected,
-        "pickable": pickable,
-        "height": height,
-    }
+    now = {"selected": selected, "pickable": on_pick is not None, "height": height}
+    _component(data=[table, now], key=key, on_picked_change=picked)

@@ -9,9 +9,10 @@ from app.evidence import HERE, planned_run, settle_run
 from app.inputs import Asked
 from app.judged import judge
 from app.links import ExploreState, differing
-from app.notices import escaped, render_errors
+from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown
-from app.plan_table import plan_table, render_plans
+from app.plan_table import plan_table
+from app.table_view import render_table
 from app.theme import PLANNED, Provenance, provenance
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
@@ -38,12 +39,12 @@ def settle_link(state: ExploreState, fresh: bool) -> ExploreState:
 
 def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
     """Draw the choice of results and the Sweep button; give what is chosen, None while there is nothing yet."""
-    library = resources.resources().library
-    runs = library.matching(asked.spec.graph_id)
+    sweeping.open_finished(asked)
+    runs = resources.resources().library.matching(asked.spec.graph_id)
     chosen = evidence.choose(runs, session.state().run, asked.target.info)
     # Planning here is what an address without a run means: then a run that is made later is opened.
     session.settle(run=session.state().run if chosen == HERE else chosen, target=asked.target.info.name)
-    words = {run.id: evidence.run_label(run) for run in runs}
+    words = distinct({run.id: evidence.run_label(run) for run in runs})
     words[HERE] = evidence.here_label(resources.cudnn_version(), asked.target.info)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         session.follow("source", chosen)
@@ -56,9 +57,9 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
             width=560,
         )
         sweeping.render_controls(asked)
-    sweeping.render_running(asked)
+    sweeping_now = sweeping.render_running(asked)
     if chosen == HERE:
-        return _here(asked)
+        return (None, PLANNED) if sweeping_now else _here(asked)
     summary = next(run for run in runs if run.id == chosen)
     return _open(summary)
 
@@ -70,17 +71,15 @@ def _switch_source() -> None:
 def _open(summary: RunSummary) -> tuple[Shown | None, Provenance]:
     library = resources.resources().library
     try:
-        run = resources.load_run(summary.id)
+        loaded = resources.load_run(summary.id)
     except (InvalidInput, StoreError) as error:
         st.error(escaped(str(error)))
         return None, PLANNED
+    run = loaded.run
     constraints = demands.read(session.state().demands, Constraints.of(run.options))
+    judged = resources.load_judged(loaded, constraints)
     shown = Shown(
-        run,
-        library.change_token(summary.id),
-        resources.load_judged(summary.id, constraints),
-        resources.load_frame(summary.id, constraints),
-        lambda sha256: library.blob(summary.id, sha256),
+        run, loaded.version, judged.judged, judged.frame, lambda sha256: library.blob(summary.id, sha256)
     )
     return shown, provenance(run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
 
@@ -113,8 +112,11 @@ def _planned(asked: Asked) -> Shown | None:
         return None
     if job.state is not JobState.DONE:
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.warning(f"Planning {job.state}: {escaped(job.message)}", icon=":material/error:")
+            why = f": {escaped(job.message)}" if job.message not in ("", job.state) else ""
+            st.warning(f"Planning {job.state}{why}", icon=":material/error:")
             st.button("Plan again", on_click=job_view.plan_again, key="plan-again")
+    for remark in job.remarks:
+        st.caption(escaped(remark))
     run = planned_run(job, asked.spec)
     store = found.library.store
     if run is None or store is None:
@@ -159,4 +161,4 @@ def render_here(asked: Asked, shown: Shown | None) -> None:
         )
         planned = _planned(asked)
         if planned is not None:
-            render_plans(plan_table(planned.frame), key="here-table")
+            render_table(plan_table(planned.frame).prepared(), key="here-table")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import inputs, session, work
-from app.graph_nodes import graph_table
-from app.graph_view import render_graph, render_node_details
+from app.graph_view import render_graph, render_graph_table, render_node_details
 from app.notices import render_errors
 from app.results import render_headline, render_results
 
@@ -21,9 +20,7 @@ with drawing:
     node = render_graph(asked.spec)
 with details:
     render_node_details(asked.spec, node)
-table = st.expander("The graph as a table", key="graph-table", on_change="rerun")
-if table.open:
-    table.dataframe(graph_table(asked.spec), hide_index=True)
+render_graph_table(asked.spec)
 
 shown, origin = work.render_source(asked)
 if shown is not None:

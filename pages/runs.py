@@ -8,7 +8,7 @@ from app import run_panels, session
 from app.notices import escaped
 from app.resources import resources
 from app.run_list import run_table
-from app.table_view import render_rows
+from app.table_view import render_table
 
 session.enter("runs")
 shared = resources()
@@ -32,8 +32,8 @@ if not listed:
 
 chosen = run_panels.chosen_id(listed)
 st.caption(f"{len(listed)} of {len(runs)} runs, newest first")
-columns, rows = run_table(listed)
-render_rows(columns, rows, key="runs-table", label="Runs", selected=chosen, on_pick=run_panels.choose, height=520)
+table = run_table(listed).prepared()
+render_table(table, key="runs-table", selected=chosen, on_pick=run_panels.choose, height=520)
 run_panels.render_actions(next(run for run in listed if run.id == chosen))
 run_panels.render_messages()
 run_panels.render_import()

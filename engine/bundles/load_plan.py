@@ -148,14 +148,17 @@ class Plan:
             warnings.warn(f"this plan was made for {made_for}; on {here} another may be faster.", stacklevel=4)
 
     def _check_declarations(self) -> None:
-        """The plan itself knows its tensors: they must be the ones that tensors.json declares."""
+        """The plan itself knows its tensors: they must be the memory that tensors.json declares. Axes may come in
+        another order: cuDNN up to 9.20 keeps an attention's K as its transpose."""
         for name, tensor in self.tensors.items():
             try:
                 held = self._graph.query_tensor_attributes_of_uid(tensor["uid"])
             except RuntimeError as error:
                 raise BundleError(f"the plan has no tensor {name} (uid {tensor['uid']}): {error}") from None
-            facts = (held.get_dim(), held.get_stride(), held.get_data_type().name, held.get_is_pass_by_value())
-            if facts != (tensor["dims"], tensor["strides"], tensor["cudnn_dtype"], tensor["role"] == "scalar"):
+            axes = sorted(zip(held.get_dim(), held.get_stride(), strict=True))
+            facts = (axes, held.get_data_type().name, held.get_is_pass_by_value())
+            declared = sorted(zip(tensor["dims"], tensor["strides"], strict=True))
+            if facts != (declared, tensor["cudnn_dtype"], tensor["role"] == "scalar"):
                 raise BundleError(f"the plan's tensor {name} is {facts}: tensors.json declares another one.")
 
     def __call__(

@@ -45,7 +45,7 @@ from engine.records.plan import PlanIdentity, PlanOrigin, Stage, Status
 
 UNUSABLE = "unusable"
 """``status`` of an answer by a builder that cannot plan at all, for this target or for any."""
-NO_LIBCUDA = "Planning for a GPU that is not in the machine needs the driver library libcuda.so.1, and none was found."
+NO_LIBCUDA = "Planning needs the driver library libcuda.so.1, with and without a GPU, and none was found."
 _log = logging.getLogger(__name__)
 
 
@@ -143,12 +143,9 @@ class Builder:
         return {"deserialize_ms": deserialize_ms}
 
     def _open(self, target: str) -> Context:
-        try:
-            return open_context(self._cudnn, Target.model_validate_json(target))
-        except TargetUnusable:
-            if self._libcuda is None:
-                raise TargetUnusable(NO_LIBCUDA) from None
-            raise
+        if self._libcuda is None:  # Some versions would go on without it, and list and build a part of the plans.
+            raise TargetUnusable(NO_LIBCUDA)
+        return open_context(self._cudnn, Target.model_validate_json(target))
 
 
 def _cuda_version() -> str | None:

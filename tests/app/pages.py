@@ -30,7 +30,7 @@ def texts(app: AppTest) -> str:
     """Everything a person reads on the page in Streamlit's own elements and in HTML, tags left out, a line each."""
     lines = []
     for element in app.main:
-        for name in ("label", "value", "body"):
+        for name in ("label", "value", "text"):
             try:
                 value = getattr(element, name)
             except (AttributeError, KeyError, ValueError, TypeError):
@@ -50,7 +50,8 @@ def alerts(app: AppTest) -> list[str]:
 def components(app: AppTest, name: str) -> list[dict[str, Any]]:
     """The data sent to each component of a name ("chart", "table", "graph") on the page."""
     protos = [element.proto for element in app.get("bidi_component")]
-    return [json.loads(proto.json) for proto in protos if proto.component_name.endswith(f"planscope.{name}")]
+    found = [json.loads(proto.json) for proto in protos if proto.component_name.endswith(f"planscope.{name}")]
+    return [{**json.loads(data[0]), **data[1]} if isinstance(data, list) else data for data in found]
 
 
 def tables(app: AppTest) -> list[list[list[str]]]:

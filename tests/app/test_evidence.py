@@ -8,7 +8,7 @@ import pytest
 
 from app.evidence import HERE, choose, nearest_text, run_label, settle_run
 from app.links import ExploreState
-from engine.records.run import Source, TargetInfo
+from engine.records.run import RunStatus, Source, TargetInfo
 from engine.runs.nearest import Nearest
 from engine.runs.summary import Origin, brief, summarize
 from tests.app.sample_runs import ok_plan, run_of
@@ -31,6 +31,12 @@ def test_a_run_on_another_gpu_is_offered_and_not_opened():
     assert choose([summary()], "1" * 32, B200) == "1" * 32
 
 
+def test_a_run_under_way_is_offered_and_not_opened():
+    running = summary(status=RunStatus.RUNNING)
+    assert choose([running], "", H200) == HERE
+    assert choose([running], running.id, H200) == running.id
+
+
 def test_planning_here_can_be_asked_for_although_a_run_matches():
     assert choose([summary()], HERE, H200) == HERE
 
@@ -49,6 +55,7 @@ def test_without_any_run_plans_are_made_here():
 )
 def test_a_label_never_calls_a_recording_this_machines(origin, label):
     assert run_label(summary(origin=origin)) == label
+    assert "\u202e" not in run_label(summary(origin=origin, title="\u202e"))
 
 
 def test_a_bare_link_to_a_run_brings_the_runs_graph():

@@ -173,6 +173,7 @@ def test_it_runs_on_a_page() -> None:
     page = AppTest.from_function(drawing_app, default_timeout=30).run()
     assert not page.exception
     assert page.text[0].value == "chosen None"
+    page.session_state["graph-table"] = True  # folded up, it costs nothing
     page.selectbox[0].select("sdpa").run()
     assert not page.exception
     frame: Any = page.dataframe[0].value

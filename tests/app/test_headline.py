@@ -15,8 +15,8 @@ def said(plans, **more):
     return headline(run_of(plans, **more))
 
 
-def torch_at(us):
-    return Baseline(name="torch eager", accuracy=(), timings=timings(us))
+def torch_at(us, name="torch eager"):
+    return Baseline(name=name, accuracy=(), timings=timings(us))
 
 
 def test_a_win_over_both():
@@ -96,3 +96,9 @@ def test_every_number_stands_beside_its_origin_and_foreign_text_is_inert():
     assert "recorded on NVIDIA H200, cuDNN 9.19.0, 2026-01-02" in text
     assert "<img" not in text
     assert "planned, not measured" in headline_html(headline(run), PLANNED)
+
+
+def test_no_name_turns_round_the_numbers_after_it():
+    run = run_of([ok_plan(1, 100.0, plan_name="eng1\u202e")], baseline=torch_at(130.0, "torch\u2067"))
+    text = headline_html(headline(run), provenance(run, recorded=False))
+    assert not {"\u202e", "\u2067"} & set(text)

@@ -19,12 +19,13 @@ from engine.records.run import Refusal
 from engine.runs.home import data_home
 from engine.runs.library import Library
 from engine.runs.recordings import Recordings
-from engine.runs.store import Store
+from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin, brief, summarize
-from tests.app.pages import alerts, components, opened, tables, texts
+from tests.app.pages import ROOT, alerts, components, opened, tables, texts
 from tests.app.sample_runs import run_of, wide_run
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
+SHIPPED = ROOT / "engine" / "plans" / "gpu_properties"
 RECORDED = Recordings().summaries()
 NUMBERS = ["0", "-1", "2147483648", "abc", "1.5", "9" * 30]
 
@@ -105,6 +106,7 @@ def test_nothing_is_written_into_the_address_until_something_is_chosen():
         {"target": "local:GPU-none"},
         {"target": "file-000000000000"},
         {"dtype": "fp8", "layout": "nhwc8"},
+        {"plan": "999;TILEK=1"},
     ],
 )
 def test_a_nonsense_link_is_answered_and_the_page_stays_usable(query):
@@ -179,6 +181,34 @@ def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothi
     assert not page.exception
 
 
+def with_properties(data, **query):
+    """The page after a properties file has been uploaded as a target."""
+    page = opened(session={"another-gpu": True}, **query)
+    page.file_uploader(key="properties").set_value(("gpu.json", data, "application/json")).run()
+    assert not page.exception
+    return page
+
+
+def test_an_uploaded_gpu_becomes_the_target_and_stays_in_the_link():
+    page = with_properties((SHIPPED / "l4.json").read_bytes(), pipeline="conv_bias_relu", n="4096", h="112", w="112")
+    name = page.selectbox(key="target").value
+    assert name.startswith("file-")
+    assert page.query_params["target"] == name
+    assert any("NVIDIA L4 has" in alert for alert in alerts(page)), "its memory is what counts"
+    assert opened(**dict(page.query_params)).selectbox(key="target").value == name
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [(b"", ""), (b"{", "JSON"), (b"[]", ""), (b"{}", "deviceVer"), (b"\xff\xfe", ""), (b'{"deviceVer": "x"}', "")],
+)
+def test_a_broken_properties_file_is_answered_and_the_target_stays(data, says):
+    page = with_properties(data)
+    assert page.selectbox(key="target").value == "h200"
+    assert len(alerts(page)) == 1
+    assert says in alerts(page)[0]
+
+
 def test_without_a_gpu_the_sweep_button_says_why_it_is_off():
     page = opened()
     assert page.button(key="sweep").disabled
@@ -211,6 +241,13 @@ def test_a_refused_graph_shows_every_reason():
     assert "not on" in said
 
 
+def test_a_reason_that_the_message_gives_is_not_said_twice():
+    refusal = Refusal(message="The head dim is odd, so take d = 96", reasons=("The head dim is odd", "too new"))
+    said = texts(opened(**link_to(keep(run_of([], refusal=refusal, baseline=None)))))
+    assert "- The head dim is odd" not in said
+    assert "- too new" in said
+
+
 def test_an_own_run_is_chosen_among_several_and_the_recording_stays_one_choice_away():
     run = keep(wide_run())
     page = opened()
@@ -228,6 +265,19 @@ def test_a_data_folder_that_cannot_be_used_leaves_the_recordings(home):
     page.selectbox(key="source").set_value("here").run()
     assert not page.exception
     assert "PLANSCOPE_HOME" in texts(page)
+
+
+def test_a_database_that_cannot_be_read_is_named_without_a_traceback(monkeypatch):
+    page = opened()
+
+    def locked():
+        raise StoreError("The database is locked by another process: wait, then try again.")
+
+    monkeypatch.setattr(resources.resources().library, "summaries", locked)
+    for name in ("explore", "runs"):
+        page.switch_page(f"../pages/{name}.py").run()
+        assert not page.exception
+        assert "The database is locked by another process" in texts(page)
 
 
 def test_without_any_run_the_page_says_planned_not_measured(monkeypatch, tmp_path):

@@ -89,6 +89,7 @@ def test_a_job_that_failed_is_not_asked_again_until_somebody_does():
         page.run()
     assert not page.exception
     assert "Planning cancelled" in texts(page)
+    assert "cancelled: cancelled" not in texts(page)
     assert len(manager_before.jobs()) == 1
     page.button(key="plan-again").click().run()
     assert len(manager_before.jobs()) == 2

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.chart_view import drawing
+from app.chart_view import prepared
 from app.charts import accuracy_figure, build_figure, samples_figure, timings_figure
 from app.frames import plans_frame
+from app.notices import distinct
 from app.plan_table import SHOWN, plan_table
 from app.run_list import Filter, explore_state, run_table
 from app.sampled import baseline_times, samples_frame
@@ -23,7 +24,7 @@ from tests.app.sample_runs import failed_plan, ok_plan, run_of, wide_run
 
 def sent(figure):
     """The drawing as the browser gets it."""
-    return json.loads(json.dumps(drawing(figure), allow_nan=False))
+    return json.loads(prepared(figure, "said"))
 
 
 @pytest.mark.parametrize("figure", [timings_figure, accuracy_figure, build_figure])
@@ -107,18 +108,23 @@ def summary(**more):
     return summarize(run, map(brief, run.plans), Origin.OWN)
 
 
+def test_entries_that_read_the_same_are_told_apart():
+    assert distinct({"a": "x", "b": "y", "c": "x"}) == {"a": "x (a)", "b": "y", "c": "x (c)"}
+
+
 def test_a_listed_run_says_what_it_came_to():
-    columns, (row,) = run_table([summary()])
-    said = dict(zip([column.title for column in columns], [cell.text for cell in row.cells], strict=True))
+    table = run_table([summary()])
+    (row,) = table.rows
+    said = dict(zip([column.title for column in table.columns], [cell.text for cell in row.cells], strict=True))
     assert said["GPU"] == "NVIDIA H200"
     assert (said["best (hot)"], said["vs torch"], said["plans"]) == ("10.0 µs", "13.0x", "1 of 2")
     assert "title" not in said
 
 
 def test_titles_get_a_column_where_there_are_any():
-    columns, rows = run_table([summary(title="mine"), summary()])
-    assert columns[1].title == "title"
-    assert [row.cells[1].text for row in rows] == ["mine", ""]
+    table = run_table([summary(title="mine"), summary()])
+    assert table.columns[1].title == "title"
+    assert [row.cells[1].text for row in table.rows] == ["mine", ""]
 
 
 def test_filters():

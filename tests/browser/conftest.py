@@ -38,9 +38,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, home: Path, log: Path) -> Iterator[Server]:
-    """``streamlit <arguments>`` until the block ends, with every process it started."""
-    port = free_port()
+def serving(*arguments: str, home: Path, log: Path, port: int = 0) -> Iterator[Server]:
+    """``streamlit <arguments>`` until the block ends, with every process it started; on a free port unless given."""
+    port = port or free_port()
     command = [sys.executable, "-m", "streamlit", *arguments, "--server.port", str(port)]
     environment = {**os.environ, "PLANSCOPE_HOME": str(home)}
     with log.open("wb") as out:

@@ -69,6 +69,18 @@ def test_self_test_without_a_gpu_checks_and_loads(folder, made):
 
 
 @pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+@pytest.mark.parametrize("pipeline", ["conv_relu", "matmul", "sdpa"])
+def test_every_pipeline_loads_by_its_own_loader(made, tmp_path, pipeline):
+    """cuDNN up to 9.20 keeps attention's K as its transpose: the same memory, and no reason to refuse it."""
+    m = made(pipeline)
+    with zipfile.ZipFile(io.BytesIO(bundle(m.run, m.plan, m.blob))) as archive:
+        archive.extractall(tmp_path)
+    done = start(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "onto device properties of NVIDIA H200" in done.stdout
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
 def test_self_test_takes_a_zip_and_properties(made, tmp_path):
     m = made("conv_bias_relu")
     (tmp_path / "b.zip").write_bytes(bundle(m.run, m.plan, m.blob))
