@@ -36,7 +36,7 @@ def pick_row(verdict: Verdict, pick: FirstPick) -> tuple[str, str, str, str]:
     if pick.regret is None:
         ended = "not measured" if pick.status in (Status.OK, Status.LISTED) else str(pick.status).replace("_", " ")
         return pick.mode, name, ended, within if verdict.best else NOTHING
-    cost = f"{fmt_ratio(pick.regret)} the best"
+    cost = f"{fmt_ratio(pick.regret)} the time of the best"
     if not pick.admitted:
         cost += ", does not meet the constraints"
     elif pick.key == verdict.winner:

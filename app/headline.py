@@ -136,7 +136,7 @@ def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, n
     if pick is not None:
         figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(hot)))
     if torch is not None:
-        beside = f"{fmt_ratio(torch / best_us)} the best"
+        beside = f"{fmt_ratio(torch / best_us)} the time of the best"
         wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
         figures.append(Figure(name, fmt_us(torch), beside + wins))
     elif run.kind is RunKind.SWEEP:
@@ -152,7 +152,9 @@ def _picks(hot: Verdict) -> str:
         if pick.key is None:
             continue
         status = str(pick.status).replace("_", " ")
-        words = "ties" if pick.ties else status if pick.regret is None else f"{fmt_ratio(pick.regret)} the best"
+        words = (
+            "ties" if pick.ties else status if pick.regret is None else f"{fmt_ratio(pick.regret)} the time of the best"
+        )
         costs.append(
             f"{pick.mode}: {'wins' if pick.key == hot.winner else words}{'' if pick.admitted else ' (excluded)'}"
         )

@@ -42,7 +42,7 @@ def time_hover(row: Row, regime: str, best_us: float) -> str:
     lines.append(f"{_time(row, regime)} median of {several(int(row[f'{regime}_samples']), 'sample')}")
     if low < high:
         lines.append(f"95 % interval of the median {span(low, high)}")
-    lines += [f"p10 to p90 {span(p10, p90)}", f"{theme.fmt_ratio(median / best_us)} the best"]
+    lines += [f"p10 to p90 {span(p10, p90)}", f"{theme.fmt_ratio(median / best_us)} the time of the best"]
     if regime in ("hot", "cold") and _known(row["tflops"]):
         scale = row["hot_median_us"] / median
         lines.append(f"{theme.fmt_number(row['tflops'] * scale)} TFLOP/s")
@@ -118,7 +118,7 @@ def timings_summary(frame: pd.DataFrame, *, regime: str = "hot", baseline: Basel
     for row in rows:
         if row["is_first_pick"]:
             ratio = theme.fmt_ratio(row[column] / best)
-            parts.append(f"heuristics' first pick {_time(row, regime)} ({ratio} the best)")
+            parts.append(f"heuristics' first pick {_time(row, regime)} ({ratio} the time of the best)")
     if baseline is not None and (times := baseline.regimes.get(regime)) is not None:
         time = times.median_us
         parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)})")

@@ -113,6 +113,8 @@ def write() -> None:
 
 
 def follow(key: str, value: Any) -> None:
-    """Make the widget of this key show a value of the state, whoever changed it. Call before drawing the widget."""
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
+    """Make the widget of this key show a value of the state, whoever changed it. Call before drawing the widget.
+
+    Said every time, not only where it differs: a browser that has drawn a control anew shows nothing of its own accord.
+    """
+    st.session_state[key] = value

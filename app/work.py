@@ -78,9 +78,7 @@ def _open(summary: RunSummary) -> tuple[Shown | None, Provenance]:
     run = loaded.run
     constraints = demands.read(session.state().demands, Constraints.of(run.options))
     judged = resources.load_judged(loaded, constraints)
-    shown = Shown(
-        run, loaded.version, judged.judged, judged.frame, lambda sha256: library.blob(summary.id, sha256)
-    )
+    shown = Shown(run, loaded.version, judged.judged, judged.frame, lambda sha256: library.blob(summary.id, sha256))
     return shown, provenance(run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
 
 

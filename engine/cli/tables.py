@@ -134,7 +134,7 @@ def print_findings(run: RunRecord, best: PlanRecord) -> None:
 def _cost(run: RunRecord, pick: PlanRecord) -> str:
     """What a first pick costs, or how it ended."""
     regret = run.regret(pick)
-    return f"{pick.plan_name}: {f'{regret:.2f}x the fastest' if regret else pick.status}"
+    return f"{pick.plan_name}: {f'{regret:.2f}x the time of the fastest' if regret else pick.status}"
 
 
 def _near(pick: FirstPick) -> str:

@@ -100,7 +100,15 @@ def _explain(error: dict[str, object]) -> FieldError:
     assert isinstance(location, tuple)
     where = ".".join(str(part) for part in location)
     field = f"{RUN}: {where}" if where else RUN
-    return FieldError(shown(field), shown(str(error["input"])), _sentence(str(error["msg"])[:300]), EXPORT_AGAIN)
+    rule = _sentence(str(error["msg"]).removeprefix("Value error, ")[:300])
+    return FieldError(shown(field), _given(error["input"]), rule, EXPORT_AGAIN)
+
+
+def _given(value: object) -> str:
+    """A value as a message quotes it: what stands in braces in the file is as good as never read from a message."""
+    if isinstance(value, dict | bytes):
+        return "an object" if isinstance(value, dict) else f"{len(value):,} bytes"
+    return f"a list of {len(value)}" if isinstance(value, list | tuple) else shown(str(value))
 
 
 def _inside_run(error: FieldError) -> FieldError:

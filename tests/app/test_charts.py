@@ -339,7 +339,7 @@ def test_the_charts_in_words(wide: pd.DataFrame) -> None:
     frame = plans_frame(run_of([ok_plan(1, 90.0, modes={"A": 0}), ok_plan(2, 80.0), failed_plan(3, Status.TIMEOUT)]))
     said = readings.timings_summary(frame, baseline=baseline_times(run_of([])))
     assert said == (
-        "2 of 3 plans timed; fastest eng2, 80.00 µs; heuristics' first pick 90.00 µs (1.12x the best); "
+        "2 of 3 plans timed; fastest eng2, 80.00 µs; heuristics' first pick 90.00 µs (1.12x the time of the best); "
         "torch eager 130 µs (1.62x)."
     )
     assert readings.accuracy_summary(wide) == (

@@ -32,12 +32,12 @@ def test_a_loss_is_said_as_one():
     assert outcome.sentence.endswith(
         "The heuristics' first pick wins; the best is 1.25x slower than torch eager (80.0 µs)."
     )
-    assert outcome.figures[2].beside == "0.800x the best: torch eager wins"
+    assert outcome.figures[2].beside == "0.800x the time of the best: torch eager wins"
 
 
 def test_every_mode_says_what_its_first_pick_costs():
     plans = [ok_plan(1, 100.0, modes={"A": 0, "B": 1}), ok_plan(2, 50.0, modes={"B": 0}), ok_plan(3, 75.0)]
-    assert said(plans).figures[1].beside == "A: 2.00x the best, B: wins"
+    assert said(plans).figures[1].beside == "A: 2.00x the time of the best, B: wins"
 
 
 def test_plans_that_tie_are_said_to_tie():

@@ -52,7 +52,7 @@ def test_a_first_visit_shows_a_recording_labelled_as_one():
     chart = components(page, "chart")[0]
     assert len(chart["rows"]) > 10
     chosen = next(row for row in chart["rows"] if row["key"] == chart["selected"])
-    assert chart["right"][chart["rows"].index(chosen)].startswith("★"), "the winner is chosen where nobody chose another"
+    assert chart["right"][chart["rows"].index(chosen)].startswith("★"), "the winner, where nobody chose another"
     assert len(tables(page)[0]) >= len(chart["rows"])
 
 

@@ -1,7 +1,7 @@
 """Memory: a graph that cannot fit is refused with the letter that mends it, and what is offered really fits."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine.graph.errors import InvalidInput
@@ -60,7 +60,6 @@ def test_without_parameters_the_largest_tensor_is_named():
     assert error.field == "A" and error.value == "1048576x1024x512"
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(CATALOGUE)), st.data())
 def test_it_refuses_exactly_what_does_not_fit(name, data):
     letters = data.draw(st.lists(st.sampled_from(SIZES[name]), max_size=3, unique=True))

@@ -156,6 +156,7 @@ def test_the_same_question_is_worked_on_once_and_its_answer_kept(manager, machin
         plan(manager, machine, "g", m=128),
     ]
     assert len({first, *others}) == 5
+    assert all(finished(manager, other).state is JobState.DONE for other in others)  # they write the same files
     (machine.store.blob_dir / end.plans[1].blob_sha256).unlink()  # as the store does with what no run refers to
     assert plan(manager, machine, "h") != first
     assert finished(manager, others[0]).message == "3 plans listed"
