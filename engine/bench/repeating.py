@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from engine.bench.sweeping import sweep_once
+from engine.jobs.protocol import JobError
 from engine.plans.targets import Target
-from engine.records.environment import GpuInfo
+from engine.records.environment import Environment, GpuInfo
 from engine.records.options import SweepOptions
 from engine.records.run import RunRecord
 from engine.records.verdict import verdict
@@ -25,6 +26,7 @@ class Repeats(BaseModel):
     """Sweeps of one graph."""
 
     pipeline: str
+    environment: Environment
     sweeps: tuple[OneSweep, ...]
 
     @property
@@ -39,12 +41,14 @@ def repeat(
 ) -> Repeats:
     """So many sweeps, up to the hot verdict."""
     runs = [sweep_once(pipeline, target, gpu, options, builders, aftermath=False).run for _ in range(times)]
-    return Repeats(pipeline=pipeline, sweeps=tuple(_outcome(run) for run in runs))
+    return Repeats(pipeline=pipeline, environment=runs[0].environment, sweeps=tuple(_outcome(run) for run in runs))
 
 
 def _outcome(run: RunRecord) -> OneSweep:
     judged = verdict(run)
-    assert judged.winner is not None and run.phases is not None and run.phases.verdict_at_s is not None
+    if judged.winner is None:
+        raise JobError(f"a sweep of {run.pipeline} measured no right plan")
+    assert run.phases is not None and run.phases.verdict_at_s is not None  # sweep_once sees to that
     return OneSweep(
         winner=judged.names[judged.winner],
         tie_set=tuple(judged.names[key] for key in judged.tie_set),

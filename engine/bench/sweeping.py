@@ -1,7 +1,6 @@
 """The sweep against the yardstick, on the same graphs in one go, each with a cold compute cache; and its floor.
 
-Planscope's span runs from the request, with worker and builder pool started (imports and contexts done, nothing built),
-to the hot verdict with every result checked. The floor is what no order of the same work could undercut: the slowest
+COVERED says what each of the three times holds. The floor is what no order of the same work could undercut: the slowest
 single build alone, cold, the samples of every survivor at their GPU time, and one execution of every other plan.
 """
 
@@ -33,6 +32,19 @@ from engine.records.plan import PlanRecord
 from engine.records.run import Phases, RunKind, RunRecord, RunStatus
 from engine.runs.store import Store
 
+COVERED = {
+    "yardstick": "one process, with its context and cuDNN handle made before: the graph validated, all plans built one "
+    "after another with the driver's compute cache off, each timed by a loop of calls; no result is compared",
+    "planscope": "from the sweep's request to its hot verdict. Before it: the measuring process and the builders are "
+    "started, their imports and contexts done, and each builder has listed the plans of three small graphs, so that "
+    "cuDNN's libraries are loaded; nothing is built. Within it: data and reference made, plans listed, built with the "
+    "driver's compute cache off, executed, compared and screened, and at least 100 samples of each survivor, one "
+    "sample being one event-timed replay of a CUDA graph. After it, timed apart: cold regime, host cost, repeated "
+    "runs, confirmation",
+    "floor": "the slowest single build alone, cold; 100 samples of every survivor at their GPU time; one execution of "
+    "every other plan",
+}
+FLOOR_SAMPLES = 100
 READY_S = 300.0
 YARDSTICK_S = 600.0
 SLOWEST = 2
@@ -186,7 +198,7 @@ def find_floor(run: RunRecord, survivors: Sequence[PlanRecord], target: Target) 
     return Floor(
         slowest_plan=name,
         build_s=build_s,
-        survivors_s=sum(s.count * s.executions * s.median_us for s in sampled) * 1e-6,
+        survivors_s=sum(FLOOR_SAMPLES * s.executions * s.median_us for s in sampled) * 1e-6,
         others_s=sum(s.median_us for s in others) * 1e-6,
     )
 

@@ -19,10 +19,15 @@ from engine.jobs.planning import plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import ROOT, JobError
 from engine.plans.targets import Target
+from engine.records.environment import Environment
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanRecord, Status
 
 PASSES = 3
+SAME = 0.02
+TIMED_US, PROFILED_US = 10.0, 50.0
+"""From so many microseconds on, the hot regime is held to SAME of do_bench_cudagraph and of the kernels' own times.
+Below the latter, what is between two kernels makes more: ``gap_us``."""
 PROCESS_S = 600.0
 
 
@@ -30,7 +35,6 @@ class TimedPlan(BaseModel):
     """One plan by three timers, medians in microseconds; None where a timer is not there. ``kernels``: how many one
     execution launches. ``message``: why it could not be timed."""
 
-    pipeline: str
     plan: str
     hot_us: float | None = None
     executions: int | None = None
@@ -51,6 +55,16 @@ class TimedPlan(BaseModel):
         return None if not self.kernels_us or self.hot_us is None else self.hot_us / self.kernels_us - 1
 
     @property
+    def agrees_with_triton(self) -> bool | None:
+        """None below TIMED_US, and where either time is missing."""
+        return None if self.off_triton is None or (self.hot_us or 0.0) < TIMED_US else abs(self.off_triton) <= SAME
+
+    @property
+    def agrees_with_kernels(self) -> bool | None:
+        """None below PROFILED_US, and where either time is missing."""
+        return None if self.off_kernels is None or (self.hot_us or 0.0) < PROFILED_US else abs(self.off_kernels) <= SAME
+
+    @property
     def gap_us(self) -> float | None:
         """What is between kernels, per kernel."""
         if not self.kernels or self.kernels_us is None or self.hot_us is None:
@@ -58,14 +72,24 @@ class TimedPlan(BaseModel):
         return (self.hot_us - self.kernels_us) / self.kernels
 
 
-def time_pipeline(pipeline: str, target: Target, builders: int | None, plans: int) -> list[TimedPlan]:
-    """The first plans, in the order of the heuristics, of the pipeline at its defaults."""
+class Timed(BaseModel):
+    """Plans of one graph, and what they were timed with."""
+
+    pipeline: str
+    environment: Environment
+    plans: tuple[TimedPlan, ...]
+
+
+def time_pipeline(pipeline: str, target: Target, builders: int | None, plans: int) -> Timed:
+    """The first plans, in the order of the heuristics, of the pipeline at its defaults. Raises JobError."""
     spec = CATALOGUE[pipeline].graph({})
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder:
         with BuilderPool(builders, compute_cache=True, gpu_uuid=target.gpu_uuid) as pool:
             outcome = plan_graph(spec, target, pool=pool, blob_dir=Path(folder), reload=False)
         built = [plan for plan in outcome.plans if plan.status is Status.OK and plan.blob_sha256]
-        return [_read(pipeline, line) for line in _ask(spec, built[:plans], Path(folder), target)]
+        first, *others = _ask(spec, built[:plans], Path(folder), target)
+    environment = Environment.model_validate_json(json.dumps(first["environment"]))
+    return Timed(pipeline=pipeline, environment=environment, plans=tuple(map(_read, others)))
 
 
 def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target) -> list[dict[str, Any]]:
@@ -94,15 +118,14 @@ def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target)
         check=False,
     )
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode and not found:
+    if len(found) <= len(plans):
         raise JobError(f"the process that times ended with status {done.returncode}: {done.stderr.strip()[-800:]}")
     return found
 
 
-def _read(pipeline: str, line: dict[str, Any]) -> TimedPlan:
+def _read(line: dict[str, Any]) -> TimedPlan:
     hot, triton, kernels = (line.get(name) or {} for name in ("hot", "do_bench_cudagraph", "kernels"))
     return TimedPlan(
-        pipeline=pipeline,
         plan=line["name"],
         hot_us=hot.get("median_us"),
         executions=int(hot["executions"]) if hot else None,

@@ -1,11 +1,11 @@
 """The process that times the same plans by three timers: ``python -m engine.bench.timing_process``, one GPU visible.
 
 Reads one JSON object from stdin: ``graph``, ``options``, ``plans`` (each with ``key``, ``name``, ``blob``: PATH,
-``workspace_bytes``), ``passes``; writes one JSON object per plan to stdout. Each pass goes through the timers in turn,
-and each timer finds the GPU after HEAT_S of the plan's own load: a convolution reaches the power limit within that, and
-a timer that had the rested GPU for itself would read it 13 % faster. The timers are the hot regime,
-``triton.testing.do_bench_cudagraph`` where triton is installed, and the kernels' own times in the same replays, as
-CUPTI tells them to ``torch.profiler``.
+``workspace_bytes``), ``passes``; writes JSON objects to stdout, a line each: its ``environment``, then every plan. Each
+pass goes through the timers in turn, and each timer finds the GPU after HEAT_S of the plan's own load: a convolution
+reaches the power limit within that, and a timer that had the rested GPU for itself would read it 13 % faster. The
+timers are the hot regime, ``triton.testing.do_bench_cudagraph`` where triton is installed, and the kernels' own times
+in the same replays, as CUPTI tells them to ``torch.profiler``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Libraries print.
     load_libcuda()
-    from engine.measure.device import Device
+    from engine.measure.device import Device, environment
     from engine.measure.session import Session
 
     asked = json.loads(sys.stdin.read())
     spec = GraphSpec.model_validate_json(json.dumps(asked["graph"]))
     options = SweepOptions.model_validate_json(json.dumps(asked["options"]))
-    session = Session(Device(), spec, options)
+    device = Device()
+    session = Session(device, spec, options)
+    out.write(json.dumps({"environment": environment(device.info).model_dump(mode="json")}) + "\n")
     for plan in asked["plans"]:
         out.write(json.dumps({**plan, **_time(session, plan, int(asked["passes"]))}) + "\n")
         out.flush()

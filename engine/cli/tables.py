@@ -105,43 +105,47 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
     print_table([*header, *(["multiplies in"] if fp32 else []), ""], rows)
 
 
-def print_findings(run: RunRecord, best: PlanRecord) -> None:
-    """Who wins and how surely, the price of trusting each heuristics mode, what a call waits for, and what fp32 means
-    here."""
+def print_findings(run: RunRecord) -> None:
+    """Of a run with a measured plan: who wins and how surely, the price of trusting each heuristics mode, what a call
+    waits for, and what fp32 means here."""
     print()
-    assert best.timings is not None
-    picks = run.first_picks()
-    near = {pick.mode: _near(pick) for pick in verdict(run).picks}
-    dominates, host = best.timings.dominates, best.timings.host
+    judged = verdict(run)
     print_facts(
         [
             *((said.topic, said.text) for said in sentences(run) if said.topic != "heuristics"),
-            *((f"mode {mode}", f"{near[mode]}; first pick {_cost(run, pick)}") for mode, pick in picks.items()),
-            *((f"mode {mode}", "lists no plan") for mode in run.options.modes if mode not in picks),
-            (
-                "per call",
-                f"the {'GPU' if dominates == 'gpu' else 'host'} dominates: {number(host.median_us)} us of the host, "
-                f"{number(best.timings.hot.median_us)} us of the GPU (fastest plan)"
-                if host is not None
-                else None,
-            ),
+            *((f"mode {pick.mode}", _mode(judged, pick)) for pick in judged.picks),
+            ("per call", _per_call(next((plan for plan in run.plans if plan.key == judged.winner), None))),
             ("fp32", EXPLANATION if run.graph.io_dtype is DataType.FP32 else None),
         ]
     )
     say_messages(run.timed())
 
 
-def _cost(run: RunRecord, pick: PlanRecord) -> str:
-    """What a first pick costs, or how it ended."""
-    regret = run.regret(pick)
-    return f"{pick.plan_name}: {f'{regret:.2f}x the time of the fastest' if regret else pick.status}"
+def _per_call(winner: PlanRecord | None) -> str | None:
+    """What a call of the winner waits for; None where its cost to the host was not measured."""
+    timings = winner.timings if winner else None
+    if timings is None or timings.host is None:
+        return None
+    host, hot = number(timings.host.median_us), number(timings.hot.median_us)
+    return (
+        f"the {'GPU' if timings.dominates == 'gpu' else 'host'} dominates: {host} us of the host, {hot} us of the GPU "
+        "(winner)"
+    )
 
 
-def _near(pick: FirstPick) -> str:
-    """After how many plans of a mode's list one is within 2 % of the best."""
-    if pick.close_after is None:
-        return f"none of {several(pick.listed, 'plan')} within 2 % of the best"
-    return f"within 2 % of the best after {pick.close_after} of {several(pick.listed, 'plan')}"
+def _mode(judged: Verdict, pick: FirstPick) -> str:
+    """After how many plans of a mode's list one is within 2 % of the best, and what its first pick costs, or how that
+    ended."""
+    if not pick.listed:
+        return "lists no plan"
+    plans = several(pick.listed, "plan")
+    near = f"none of {plans} within 2 % of the best"
+    if pick.close_after is not None:
+        near = f"within 2 % of the best after {pick.close_after} of {plans}"
+    if pick.key is None:
+        return near
+    cost = pick.status if pick.regret is None else f"{pick.regret:.2f}x the time of the best"
+    return f"{near}; first pick {judged.names[pick.key]}: {cost}"
 
 
 def _offered(plan: PlanRecord) -> str:

@@ -98,7 +98,7 @@ class Questions:
             self._session.sample(rounds, executions, report, announce)
         except Hung as error:
             raise Blamed(error.key, str(error), hung=True) from error
-        return {"stopped": rounds.stopped, "slow_clock": rounds.slow_clock}
+        return {"stopped": rounds.stopped}
 
     def regimes(self, request: Content) -> Content:
         """Everything but hot, in blocks over all plans."""

@@ -54,7 +54,6 @@ class HotSampling:
         self._field, self._rule, self._seed, self._keep = field, rule, seed, list(keep)
         self._on_progress = on_progress
         self.sampled = {key: Sampled() for key in field.keys}
-        self.slow_clock = False
         self._began = 0.0
 
     def run(self) -> None:
@@ -64,7 +63,6 @@ class HotSampling:
         for key, why in by_key(answer.get("stopped", {})).items():
             if key in self.sampled:
                 self.sampled[key].stopped = why
-        self.slow_clock = bool(answer.get("slow_clock"))
 
     def _content(self, keys: tuple[str, ...], careful: bool) -> Mapping[str, Any]:
         known = {key: self.sampled[key] for key in keys}

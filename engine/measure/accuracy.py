@@ -142,16 +142,15 @@ def _compared(dtype: DataType, part: Any, target: Any, scale: Scale) -> tuple[An
     counts = torch.stack([mask.sum() for mask in masks])
     error = (part.double() - target.double()).masked_fill_(~both, 0.0).abs_()
     size = target.double().masked_fill(~both, 0.0).abs_()
-    worst = [error.amax(), (error / size.clamp(min=scale.rms)).amax(), (error / _spacing(dtype, size)).amax()]
+    size_or_rms = size.clamp(min=scale.rms)
+    worst = [error.amax(), (error / size_or_rms).amax(), (error / _spacing(dtype, size_or_rms)).amax()]
     return counts, torch.stack(worst), torch.stack([error.dot(error), size.dot(size)])
 
 
 def _spacing(dtype: DataType, size: Any) -> Any:
-    """Distance of neighbouring values of the type at these magnitudes (float64): the power of two below, which is the
-    magnitude without its mantissa's bits, times the type's epsilon. Below the smallest normal value it stays the
-    same."""
-    smallest = float(torch.finfo(getattr(torch, dtype.torch_name)).tiny)
-    power = size.clamp(min=smallest).view(torch.int64).bitwise_and_(_EXPONENT_BITS).view(torch.float64)
+    """Distance of neighbouring values of the type at these magnitudes (float64, none below the type's smallest normal
+    value): the power of two below, which is the magnitude without its mantissa's bits, times the type's epsilon."""
+    power = size.view(torch.int64).bitwise_and_(_EXPONENT_BITS).view(torch.float64)
     return power.mul_(dtype.epsilon)
 
 

@@ -40,14 +40,6 @@ class StateReader:
         except pynvml.NVMLError as error:
             logger.warning("NVML does not answer for GPU %s: %s", uuid, error)
 
-    @property
-    def rated_sm_mhz(self) -> int | None:
-        """The highest SM clock the GPU is rated for."""
-        if self._nvml is None:
-            return None
-        nvml, handle = self._nvml, self._handle
-        return self._ask(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)))
-
     def read(self) -> GpuState | None:
         """The state at this moment."""
         if self._nvml is None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.measure.rounds import Rounds
-from engine.measure.screening import LOW_CLOCK
-from engine.records.gpu_state import GpuState
+from engine.records.gpu_state import LOW_CLOCK, GpuState
 
 POLL_S = 100e-6
 REPORT_S = 0.1

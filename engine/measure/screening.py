@@ -10,13 +10,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.records.gpu_state import LOW_CLOCK
+
 FAR = 3.0
 """Times the best: a single execution that took longer ends the screening of a plan. Neither a clock at its lowest (a
 quarter of samples' time, see LOW_CLOCK) nor cold caches make threefold."""
-
-LOW_CLOCK = 0.75
-"""Of the rated SM clock: what is sampled below is set aside. Two samples that are kept differ by a third at most for
-their clocks' sake."""
 
 DOUBT = 1 / LOW_CLOCK
 """Times the best: what is farther off in samples that were not taken beside the best's gets no rounds."""

@@ -132,7 +132,7 @@ class Session:
             if announce is not None:
                 announce(key)
             replays[key] = self.contestant(key).replay(wanted)
-        source, rated = Replays(replays), self.reader.rated_sm_mhz
+        source, rated = Replays(replays), self.device.info.rated_sm_clock_mhz
         Sampler(rounds, source, self.reader.read, report, rated, announce).run()
 
     def check_ready(self, key: str) -> None:

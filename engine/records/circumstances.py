@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.records.gpu_state import GpuState
+from engine.records.gpu_state import LOW_CLOCK, GpuState
 from engine.records.plan import PlanRecord, Status
+from engine.records.run import RunRecord
 from engine.records.timings import Timings
 from engine.records.wording import several
 
@@ -22,11 +23,13 @@ CALLED = {
 """NVML's reasons, as people call them."""
 
 
-def circumstances(plans: Iterable[PlanRecord]) -> list[str]:
+def circumstances(source: RunRecord | Iterable[PlanRecord]) -> list[str]:
     """Sentences on clocks held down, samples set aside, and sampling that ended before it was precise; none where all
-    was well."""
+    was well. Of a run also where clocks could not be judged, or stayed low."""
+    plans = source.plans if isinstance(source, RunRecord) else source
     timings = [plan.timings for plan in plans if plan.timings is not None and plan.status is Status.OK]
-    return [*_throttling(timings), *_set_aside(timings), *_stopped(timings)]
+    clocks = _clock_rule(source, timings) if isinstance(source, RunRecord) and timings else []
+    return [*_throttling(timings), *_set_aside(timings), *clocks, *_stopped(timings)]
 
 
 def _throttling(timings: Sequence[Timings]) -> list[str]:
@@ -63,6 +66,22 @@ def _set_aside(timings: Sequence[Timings]) -> list[str]:
         return []
     samples, plans = several(sum(counts), "sample"), several(len(counts), "plan")
     return [f"{samples} of {plans} set aside: the SM clock was below 75 % of the rated one."]
+
+
+def _clock_rule(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
+    """Whether low clocks could be told, and whether samples had to be kept in spite of them."""
+    rated = run.environment.gpu.rated_sm_clock_mhz if run.environment.gpu else None
+    if rated is None:
+        return ["The rated SM clock is not known: no sample was set aside for a low clock."]
+    clocks = [state.sm_clock_mhz for one in timings for state in one.states]
+    low = [clock for clock in clocks if clock is not None and clock < LOW_CLOCK * rated]
+    if not low:
+        return []
+    verb = "was" if len(low) == 1 else "were"
+    return [
+        f"{several(len(low), 'sample')} below 75 % of the rated SM clock {verb} kept: the clock did not come up again "
+        f"(down to {min(low):,} of {rated:,} MHz)."
+    ]
 
 
 def _stopped(timings: Sequence[Timings]) -> list[str]:

@@ -15,9 +15,13 @@ class OutputAccuracy(BaseModel):
 
     ``max_rel``: largest |got - want| / max(|want|, floor) with ``floor`` = rms of the reference; ``rel_norm``:
     ||got - want|| / ||want||; ``max_ulp``: largest |got - want| in units of the spacing that the output's type has at
-    the reference's value; ``unwritten``: elements still holding the poison; ``nan``, ``inf``: elements computed as
+    max(|want|, floor); ``unwritten``: elements still holding the poison; ``nan``, ``inf``: elements computed as
     these, whatever the reference; ``nonfinite``: those of them where the reference is finite; ``tolerance``: the
     max_rel that passes; ``reference_dtype``: the type the reference was computed in.
+
+    The floor, in both: an element near 0 is a sum whose terms cancel, or what a ReLU cut off just below or just above
+    0. Its error is a share of the terms, which are as large as the other elements, and not of its own value: in units
+    of the spacing there, the right answer 0 for a wrong 1e-5 would be 1e33 units off.
     """
 
     model_config = FROZEN

@@ -202,13 +202,6 @@ class RunRecord(BaseModel):
         picks = {mode: first_pick(self.plans, (mode,)) for mode in self.options.modes}
         return {mode: pick for mode, pick in picks.items() if pick is not None}
 
-    def regret(self, plan: PlanRecord) -> float | None:
-        """How many times the fastest right plan's hot median this one's is; None where it was not measured."""
-        best = self.best
-        if plan.timings is None or best is None or best.timings is None:
-            return None
-        return plan.timings.hot.median_us / best.timings.hot.median_us
-
     @property
     def label(self) -> str:
         """How a run is named where its title is empty: "recorded on ..." is the pages' business, this is what and

@@ -49,7 +49,7 @@ def sentences(run: RunRecord, constraints: Constraints | None = None, regime: Re
         *(("heuristics", pick_sentence(one, pick)) for pick in one.picks),
         ("unlisted", unlisted_sentence(one, one.unlisted) if one.unlisted else None),
         *(("constraints", cost_sentence(cost)) for cost in one.costs if cost.is_set),
-        *(("circumstances", text) for text in circumstances(run.plans)),
+        *(("circumstances", text) for text in circumstances(run)),
     ]
     return [Sentence(topic, text) for topic, text in said if text]
 

@@ -16,8 +16,8 @@ from engine.runs.database import StoreLocked
 from engine.runs.nearest import Nearest, nearest
 from engine.runs.recordings import Recordings
 from engine.runs.rows import unknown_run
-from engine.runs.store import ACTIVE, Store, StoreError
-from engine.runs.summary import Origin, RunSummary
+from engine.runs.store import Store, StoreError
+from engine.runs.summary import ACTIVE, Origin, RunSummary
 
 __all__ = ["Library", "Nearest"]
 

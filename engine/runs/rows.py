@@ -10,10 +10,12 @@ from sqlalchemy import Connection, case, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from engine.graph.errors import InvalidInput, invalid
+from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord
 from engine.records.run import RunRecord
+from engine.records.verdict import Verdict, verdict
 from engine.runs.schema import PLANS, RUNS, STATE
-from engine.runs.summary import Origin, brief, brief_of_row, summarize
+from engine.runs.summary import ACTIVE, Origin, brief, brief_of_row, summarize
 
 
 def unknown_run(run_id: str) -> InvalidInput:
@@ -35,7 +37,7 @@ def save_head(connection: Connection, head: RunRecord, origin: Origin) -> None:
     """Write a run's head, and everything derived from it and from its plans' rows."""
     columns = (PLANS.c.key, PLANS.c.plan_name, PLANS.c.status, PLANS.c.modes, PLANS.c.hot_us)
     rows = connection.execute(select(*columns).where(PLANS.c.run_id == head.id).order_by(PLANS.c.position))
-    summary = summarize(head, (brief_of_row(*row) for row in rows), origin)
+    summary = summarize(head, (brief_of_row(*row) for row in rows), origin, _verdict(connection, head))
     connection.execute(
         update(RUNS)
         .where(RUNS.c.id == head.id)
@@ -46,6 +48,15 @@ def save_head(connection: Connection, head: RunRecord, origin: Origin) -> None:
             summary=summary.model_dump_json(),
         )
     )
+
+
+def _verdict(connection: Connection, head: RunRecord) -> Verdict | None:
+    """The hot verdict. While a run goes on there is none, and its plans are not parsed for one."""
+    if head.status in ACTIVE:
+        return None
+    query = select(PLANS.c.record).where(PLANS.c.run_id == head.id, PLANS.c.hot_us.is_not(None))
+    plans = map(PlanRecord.model_validate_json, connection.execute(query.order_by(PLANS.c.position)).scalars())
+    return verdict(plans, constraints=Constraints.of(head.options))
 
 
 def save_plans(connection: Connection, run_id: str, plans: Iterable[PlanRecord]) -> None:

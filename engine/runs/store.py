@@ -19,12 +19,11 @@ from engine.runs.database import BUSY_TIMEOUT_S, Database, StoreError, StoreLock
 from engine.runs.owners import Owner, is_alive, remove_stale
 from engine.runs.rows import read_head, save_head, save_plans, tick, unknown_run, unused_blobs
 from engine.runs.schema import PLANS, RUNS, STATE
-from engine.runs.summary import Origin, RunSummary
+from engine.runs.summary import ACTIVE, Origin, RunSummary
 
 __all__ = ["Store", "StoreError"]
 
 _LOG = logging.getLogger(__name__)
-ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
 GONE = "The process that ran it went away; what it had recorded is kept."
 
 

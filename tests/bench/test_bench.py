@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from engine.bench.repeating import OneSweep, Repeats
-from engine.bench.sweeping import Comparison, Floor, find_floor, slowest_build_alone
-from engine.bench.timing import TimedPlan
-from engine.cli import bench
+from engine.bench.sweeping import COVERED, Comparison, Floor, find_floor, slowest_build_alone
+from engine.bench.timing import Timed, TimedPlan
+from engine.cli import bench_tables
+from engine.jobs.builder import small_graphs
 from engine.jobs.protocol import ROOT
 from engine.plans.targets import resolve_target
 from engine.records.run import Phases
@@ -62,35 +63,65 @@ def test_ratios():
 
 
 def test_a_table_and_the_words_below_it(capsys):
-    bench._print_comparisons([comparison(), comparison(yardstick=None)])
+    bench_tables.print_comparisons([comparison(), comparison(yardstick=None)])
     text = capsys.readouterr().out
     assert "5.00" in text and "nothing compared" in text and "at least 100 samples of [16] executions" in text
+    assert "each builder has listed the plans of three small graphs" in text and "nothing is built" in text
+    assert text.count("the span is above what is allowed") == 2
+
+
+def test_what_the_span_covers_is_what_builders_do_before_it():
+    assert "three small graphs" in COVERED["planscope"] and len(list(small_graphs())) == 3
 
 
 def test_differences_between_timers():
-    plan = TimedPlan(pipeline="p", plan="eng", hot_us=10.2, triton_us=10.0, kernels_us=9.0, kernels=2.0)
+    plan = TimedPlan(plan="eng", hot_us=10.2, triton_us=10.0, kernels_us=9.0, kernels=2.0)
     assert plan.off_triton == pytest.approx(0.02) and plan.off_kernels == pytest.approx(10.2 / 9 - 1)
     assert plan.gap_us == pytest.approx(0.6)
-    missing = TimedPlan(pipeline="p", plan="eng", message="exec_failed: boom")
+    missing = TimedPlan(plan="eng", message="exec_failed: boom")
     assert missing.off_triton is missing.off_kernels is missing.gap_us is None
+    assert missing.agrees_with_triton is missing.agrees_with_kernels is None
+
+
+@pytest.mark.parametrize(
+    ("hot", "triton", "kernels", "agrees"),
+    [
+        (9.9, 9.0, 5.0, (None, None)),  # too short to be held to anything
+        (10.2, 10.0, 5.0, (True, None)),
+        (10.3, 10.0, 5.0, (False, None)),
+        (50.0, 51.1, 49.1, (False, True)),
+        (50.0, None, 48.9, (None, False)),
+    ],
+)
+def test_timers_have_to_agree_where_kernels_are_long_enough(hot, triton, kernels, agrees):
+    plan = TimedPlan(plan="eng", hot_us=hot, triton_us=triton, kernels_us=kernels, kernels=1.0)
+    assert (plan.agrees_with_triton, plan.agrees_with_kernels) == agrees
 
 
 def test_timers_in_a_table(capsys):
-    plan = TimedPlan(pipeline="p", plan="eng", hot_us=10.2, triton_us=10.0, kernels_us=9.0, kernels=2.0)
-    bench._print_timed([plan, TimedPlan(pipeline="p", plan="bad", message="exec_failed: boom")])
+    plans = (
+        TimedPlan(plan="eng", hot_us=10.2, triton_us=10.0, kernels_us=9.0, kernels=2.0),
+        TimedPlan(plan="bad", message="exec_failed: boom"),
+    )
+    bench_tables.print_timed([Timed(pipeline="p", environment=recorded("matmul").environment, plans=plans)])
     text = capsys.readouterr().out
     assert "+2.0%" in text and "exec_failed: boom" in text
+    assert "1 of 1 plan of at least 10 us within 2% of do_bench_cudagraph" in text
+    assert "0 of 0 plans of at least 50 us within 2% of the kernels' own times" in text
 
 
 def test_a_winner_outside_another_sweep_s_tie_set_is_a_disagreement(capsys):
     def one(winner, *tied):
         return OneSweep(winner=winner, tie_set=tied, medians_us=dict.fromkeys(tied, 1.0), span_s=1.0)
 
-    agreeing = Repeats(pipeline="p", sweeps=(one("a", "a", "b"), one("b", "b", "a")))
+    environment = recorded("matmul").environment
+    agreeing = Repeats(pipeline="p", environment=environment, sweeps=(one("a", "a", "b"), one("b", "b", "a")))
     assert agreeing.disagreements == []
-    split = Repeats(pipeline="p", sweeps=(one("a", "a", "b"), one("b", "b"), one("b", "a", "b")))
+    split = Repeats(
+        pipeline="p", environment=environment, sweeps=(one("a", "a", "b"), one("b", "b"), one("b", "a", "b"))
+    )
     assert split.disagreements == [(0, 1)]
-    bench._print_repeats([agreeing, split])
+    bench_tables.print_repeats([agreeing, split])
     assert "no" in capsys.readouterr().out
 
 
@@ -99,7 +130,7 @@ def test_a_floor_counts_samples_of_survivors_and_one_execution_of_each_other(run
     best, *others = run.timed()
     floor = find_floor(run, [best], resolve_target("h200"))
     hot = best.timings.hot
-    assert floor.survivors_s == pytest.approx(hot.count * hot.executions * hot.median_us * 1e-6)
+    assert floor.survivors_s == pytest.approx(100 * hot.executions * hot.median_us * 1e-6)
     assert floor.others_s == pytest.approx(sum(plan.timings.hot.median_us for plan in others) * 1e-6)
     assert floor.build_s == 0.5
 

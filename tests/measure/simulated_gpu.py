@@ -19,7 +19,13 @@ from engine.records.options import SweepOptions
 from engine.records.plan import Stage, Status
 
 GPU = GpuInfo(
-    name="Test GPU", uuid="GPU-test", compute_capability="9.0", sm_count=1, memory_bytes=1 << 30, l2_bytes=1 << 20
+    name="Test GPU",
+    uuid="GPU-test",
+    compute_capability="9.0",
+    sm_count=1,
+    memory_bytes=1 << 30,
+    l2_bytes=1 << 20,
+    rated_sm_clock_mhz=1980,
 )
 
 
@@ -119,8 +125,6 @@ def simulate(monkeypatch):
     monkeypatch.setattr(cuda, "current_stream", lambda *_: SimpleNamespace(synchronize=lambda: None))
 
     class Reader:
-        rated_sm_mhz = 1980
-
         def __init__(self, uuid):
             pass
 

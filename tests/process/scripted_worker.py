@@ -113,7 +113,7 @@ class Worker:
             content = {"kept": kept, "states": states, "set_aside": {}, "fraction": (part + 1) / PARTS}
             self.channel.send(request, "part", **content)
             time.sleep(self.script.common.get("part_s", 0.0))
-        return {"stopped": dict.fromkeys(left, "precise"), "slow_clock": False}
+        return {"stopped": dict.fromkeys(left, "precise")}
 
     def regimes(self, request):
         for key in request["keys"]:

@@ -7,6 +7,7 @@ import pytest
 from engine.records.circumstances import circumstances
 from engine.records.confirming import confirm
 from engine.records.constraints import Constraints
+from engine.records.environment import GpuInfo
 from engine.records.gpu_state import GpuState
 from engine.records.plan import PlanOrigin, Status
 from engine.records.run import Confirmation
@@ -209,11 +210,32 @@ def test_samples_set_aside_and_sampling_that_ended_early():
     ]
 
 
+def test_low_clocks_are_judged_only_where_the_rated_one_is_known():
+    low, high = GpuState(sm_clock_mhz=1400), GpuState(sm_clock_mhz=1980)
+    plans = [measured(0, [1.0, 2.0], states=(low, high)), measured(1, [1.0], states=(GpuState(),))]
+    bare = run_of(plans)
+    unknown = "The rated SM clock is not known: no sample was set aside for a low clock."
+    assert circumstances(bare) == [unknown] and circumstances(plans) == []
+    gpu = GpuInfo(name="NVIDIA H200", compute_capability="9.0", sm_count=132, memory_bytes=1 << 37)
+
+    def on(rated):
+        told = gpu.model_copy(update={"rated_sm_clock_mhz": rated})
+        return bare.model_copy(update={"environment": bare.environment.model_copy(update={"gpu": told})})
+
+    assert circumstances(on(None)) == [unknown]
+    assert circumstances(on(1755)) == []
+    assert circumstances(on(1980)) == [
+        "1 sample below 75 % of the rated SM clock was kept: the clock did not come up again (down to 1,400 of 1,980 "
+        "MHz)."
+    ]
+    assert circumstances(run_of([failed(0, Status.CRASHED)])) == []
+
+
 def test_the_sentences_of_a_run_in_order():
     asked = run_of([measured(0, [1.0], gpu=CAP)]).options.model_copy(update={"deterministic_only": True})
     run = run_of([measured(0, [1.0], gpu=CAP)], options=asked)
     topics = [sentence.topic for sentence in sentences(run)]
-    assert topics == ["winner", "heuristics", "heuristics", "heuristics", "constraints", "circumstances"]
+    assert topics == ["winner", *["heuristics"] * 3, "constraints", "circumstances", "circumstances"]
     assert sentences(run_of([failed(0, Status.CRASHED)])) == []
     assert sentences(run, regime=Regime.COLD) == []
 

@@ -36,8 +36,8 @@ def measure_baseline(session: Session, rule: Rule, seed: int) -> Baseline:
 
 def _hot(session: Session, plan: Replayable, rule: Rule, seed: int) -> Timings:
     replay, rounds, told = plan.settle(), Rounds([NAME], rule, seed), list[Round]()
-    reader = session.reader
-    Sampler(rounds, Replays({NAME: replay}), reader.read, told.extend, reader.rated_sm_mhz).run()
+    rated = session.device.info.rated_sm_clock_mhz
+    Sampler(rounds, Replays({NAME: replay}), session.reader.read, told.extend, rated).run()
     kept = [value for one in told for _, value, is_kept in one.samples if is_kept]
     states = tuple(one.state for one in told if one.state is not None)
     return Timings(
