@@ -33,4 +33,4 @@ class RoughBuilder(real.Builder):
 if __name__ == "__main__":
     die_with_parent()
     channel = Channel()
-    real.serve(channel, RoughBuilder(real.import_cudnn()))
+    real.serve(channel, RoughBuilder(*real.import_cudnn()))
