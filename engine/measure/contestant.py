@@ -44,10 +44,14 @@ class Replayable:
         wanted = executions_in_replay(self.execution_us)
         return self.replay(wanted) if wanted > ENOUGH * replay.executions else replay
 
-    def _captured(self, executions: int) -> Any:
+    def try_capture(self) -> None:
+        """Find out whether an execution can be captured, without another one."""
+        self._captured(1, run=False)
+
+    def _captured(self, executions: int, run: bool = True) -> Any:
         if self.capturable is not False:
             try:
-                graph = capture(self.call, executions)
+                graph = capture(self.call, executions, run)
                 self.capturable = True
                 return graph
             except CannotCapture:

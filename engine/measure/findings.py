@@ -14,8 +14,8 @@ from engine.records.samples import Samples
 class Finding(BaseModel):
     """How a plan was received: loaded, executed, compared and screened, as far as it came.
 
-    ``screening``: a few hot samples of a right plan; of one that is far from the best a single one, the least that its
-    one execution can have taken. ``state``: the GPU's, meanwhile. ``check_s``, ``screen_s``: how long that took.
+    ``screening``: a few hot samples of a right plan; of one that is far from the best a single one, about what its one
+    execution took. ``state``: the GPU's, meanwhile. ``check_s``, ``screen_s``: how long that took.
     """
 
     model_config = FROZEN

@@ -89,10 +89,11 @@ class Session:
 
             attempt.enter(Stage.TIME)
             began = time.perf_counter()
-            contestant.execution_us = first.at_least_us
+            contestant.execution_us = first.own_us
             far = is_far(first.at_least_us, best_us) or first.at_least_us > 50 * REPLAY_US
             if far:  # Also the first plan of all, where it is slow: whether it is far will be known later.
-                samples = Samples.of([first.at_least_us])
+                contestant.try_capture()
+                samples = Samples.of([first.own_us])
             else:
                 contestant.execution_us = estimate_us(contestant.call, first)
                 samples = self._screen(contestant, best_us)

@@ -65,11 +65,15 @@ class Flush:
 
 @dataclass(frozen=True)
 class First:
-    """A first execution, which also loads its kernels. ``span_us``: between events around it; ``at_least_us``: what of
-    that is surely the GPU's own, without what the call took the host and LAUNCH_US."""
+    """A first execution, which also loads its kernels. ``own_us``: about what the GPU took for it, which is the time
+    between events around it without what the call took the host meanwhile."""
 
-    span_us: float
-    at_least_us: float
+    own_us: float
+
+    @property
+    def at_least_us(self) -> float:
+        """What of that is surely the GPU's own."""
+        return max(1.0, self.own_us - LAUNCH_US)
 
 
 @dataclass(frozen=True)
@@ -123,14 +127,13 @@ def first_execution(call: Call) -> First:
     host_us = (time.perf_counter_ns() - began) / 1e3
     stop.record()
     stop.synchronize()
-    span = max(1.0, float(start.elapsed_time(stop)) * 1e3)
-    return First(span, max(1.0, span - host_us - LAUNCH_US))
+    return First(max(1.0, float(start.elapsed_time(stop)) * 1e3 - host_us))
 
 
 def estimate_us(call: Call, first: First) -> float:
     """Time of one execution, good enough to choose a number of executions by."""
     if first.at_least_us > REPLAY_US:
-        return first.at_least_us
+        return first.own_us
     executions = max(1, min(10, int(REPLAY_US / first.at_least_us)))
     return min(span_us(call, executions) for _ in range(2))  # the host needs some calls to come up to speed
 
@@ -146,8 +149,9 @@ def span_us(call: Call, executions: int = 1) -> float:
     return max(1.0, float(start.elapsed_time(stop)) * 1e3 / executions)
 
 
-def capture(call: Call, executions: int) -> Any:
-    """A CUDA graph of so many executions, captured from the current stream and replayed once. Raises CannotCapture."""
+def capture(call: Call, executions: int, run: bool = True) -> Any:
+    """A CUDA graph of so many executions, captured from the current stream and, with ``run``, replayed once, which puts
+    it on the device. Raises CannotCapture."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     try:
@@ -157,8 +161,9 @@ def capture(call: Call, executions: int) -> Any:
                 call()
         finally:
             graph.capture_end()
-        graph.replay()
-        torch.cuda.synchronize()
+        if run:
+            graph.replay()
+            torch.cuda.synchronize()
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[0]
         raise CannotCapture(f"it cannot be captured into a CUDA graph: {reason}") from error

@@ -19,4 +19,9 @@ def test_a_slow_first_execution_is_estimate_enough():
     def never():
         raise AssertionError("executed again")
 
-    assert estimate_us(never, First(120_030.0, 120_010.0)) == 120_010.0
+    assert estimate_us(never, First(120_010.0)) == 120_010.0
+
+
+def test_what_is_surely_the_gpu_s_own_leaves_room_for_a_launch():
+    assert First(400.0).at_least_us == 300.0
+    assert First(20.0).at_least_us == 1.0
