@@ -132,6 +132,7 @@ def _work(request: Request, store: Store, builders: int | None, cancel: threadin
     compute_cache = request.options.compute_cache
     try:
         with BuilderPool.for_target(request.target, builders, compute_cache=compute_cache) as pool:
+            say(_expectation(request, pool.size))
             return run_sweep(request, store=store, pool=pool, cancel=cancel, report=follow)
     except JobCancelled:
         raise KeyboardInterrupt from None  # before there was anything to keep
@@ -139,6 +140,17 @@ def _work(request: Request, store: Store, builders: int | None, cancel: threadin
         raise Failed(str(error)) from None
     finally:
         line.close()
+
+
+def _expectation(request: Request, builders: int) -> str:
+    from engine.cli.progress import format_seconds
+    from engine.jobs.estimate import USUAL_PLANS, expected_s
+    from engine.measure.screening import RULES
+
+    options = request.options
+    plans = USUAL_PLANS + len(options.explicit) + options.knob_budget
+    seconds = format_seconds(expected_s(builders, RULES[options.preset], plans))
+    return f"expect about {seconds} for some {plans} plans, preset {options.preset}"
 
 
 def _export(store: Store, run: RunRecord, out: Path) -> None:

@@ -15,6 +15,7 @@ SURVIVORS = 10
 REPLAY_S = 500e-6
 AFTER_S = 6.0
 """Of which 4 are the start of the process that confirms the winner."""
+USUAL_PLANS = 30
 ROUNDS_STEPS = 10
 AFTER_STEPS = 4
 """torch, the other regimes, repeated runs, confirmation."""
@@ -101,3 +102,10 @@ class Estimate:
             return (self._clock() - self._rounds_began) * (1 / self._fraction - 1)
         survivors = self._survivors if self._ready else min(SURVIVORS, self._candidates)
         return survivors * rule.least * REPLAY_S
+
+
+def expected_s(builders: int, rule: Rule, plans: int | None = None) -> float:
+    """About how long a sweep takes, before anything of it is done. ``plans``: None where nobody has counted yet."""
+    guess = Estimate(builders, rule)
+    guess.listed(plans or USUAL_PLANS)
+    return guess.left_s or 0.0

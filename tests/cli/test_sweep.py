@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import UTC, datetime
 
@@ -87,11 +88,20 @@ def test_done_also_when_some_plans_failed(swept, invoke, tmp_path):
     assert [p["status"] for p in told["plans"]] == ["ok", "exec_failed", "ok"]
     assert told["plans"][0]["hot_us"]["median"] == 10.5 and told["plans"][1]["hot_us"] is None
     assert told["plans"][1]["error"] == "it broke"
+    hot = told["verdict"]
+    assert (hot["winner"], hot["tie_set"], hot["reason"]) == ("1", ["1"], None)
+    assert hot["intervals"]["3"] == {"median": 12.5, "low": 12.0, "high": 13.0, "effective_samples": 2}
+    assert told["first_picks"] == {"A": {"key": "1", "regret": 1.0, "ties": True, "close_after": 1, "listed": 3}}
+    assert set(told["regimes"]) == {"hot", "cold", "host"} and told["confirmation"] is None
+    assert told["plans"][0]["host_us"]["median"] == 10.5
+    assert told["plans"][0]["host_ready_us"] is told["plans"][0]["end_to_end_us"] is None
+    assert {said["topic"] for said in told["sentences"]} >= {"winner", "heuristics", "circumstances"}
     listed = {run["id"] for run in json.loads(invoke("runs", "list", "--json").stdout)["runs"]}
     assert told["run_id"] in listed
     from_file = json.loads(invoke("runs", "show", tmp_path / "run.zip", "--json").stdout)
     assert from_file["plans"] == told["plans"]
     assert "note: a word" in result.stderr
+    assert re.search(r"^expect about \d+ s for some 30 plans, preset standard$", result.stderr, re.MULTILINE)
     people = invoke("runs", "show", told["run_id"]).stdout
     assert "eng1" in people and "first pick" in people and "1 exec_failed" in people
     bundled = json.loads(invoke("bundle", "export", told["run_id"], "--out", tmp_path / "b.zip", "--json").stdout)

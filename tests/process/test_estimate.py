@@ -2,7 +2,18 @@
 
 import pytest
 
-from engine.jobs.estimate import AFTER_S, AFTER_STEPS, BUILD_S, REPLAY_S, ROUNDS_STEPS, START_S, SURVIVORS, Estimate
+from engine.jobs.estimate import (
+    AFTER_S,
+    AFTER_STEPS,
+    BUILD_S,
+    REPLAY_S,
+    ROUNDS_STEPS,
+    START_S,
+    SURVIVORS,
+    USUAL_PLANS,
+    Estimate,
+    expected_s,
+)
 from engine.measure.screening import RULES
 
 RULE = RULES["standard"]
@@ -41,6 +52,12 @@ def test_a_sweep_waits_for_the_slower_of_building_and_starting(clock):
     after = AFTER_S + SAMPLING_S
     assert few.left_s == pytest.approx(START_S + after)
     assert many.left_s == pytest.approx(25 * BUILD_S + after)
+
+
+def test_before_anything_is_done_more_builders_and_fewer_plans_are_expected_to_take_less():
+    rule = RULES["standard"]
+    assert expected_s(16, rule, 30) < expected_s(2, rule, 30) < expected_s(2, rule, 60)
+    assert expected_s(8, rule) == pytest.approx(expected_s(8, rule, USUAL_PLANS), abs=0.1)
 
 
 def test_more_care_takes_longer(clock):

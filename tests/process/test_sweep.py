@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 
@@ -271,6 +272,43 @@ def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(machine, tmp
     with Store(tmp_path / "full") as store:
         assert store.get(run.id).status is RunStatus.INTERRUPTED
     assert GpuLock("GPU-test", "after", machine.folder).try_acquire() is None
+
+
+@pytest.fixture
+def locking(machine):
+    """Makes a listener to progress that locks the database as another process does, once sampling begins."""
+    other = sqlite3.connect(machine.folder / "home" / "planscope.db", isolation_level=None, check_same_thread=False)
+    begun = threading.Event()
+
+    def make(held_s=None):
+        def report(progress):
+            if progress.message.startswith("sampling") and not begun.is_set():
+                begun.set()
+                other.execute("BEGIN IMMEDIATE")
+                if held_s is not None:
+                    threading.Timer(held_s, other.rollback).start()
+
+        return report
+
+    yield make
+    assert begun.is_set()
+    other.close()
+
+
+def test_a_store_that_stays_locked_ends_the_run_and_keeps_what_was_written(machine, locking):
+    run = machine.sweep(report=locking())
+    assert run.status is RunStatus.FAILED and "locked by another process" in run.message
+    assert all(plan.timings and plan.timings.hot.count == 100 for plan in run.plans)
+    kept = machine.store.get(run.id)
+    assert kept.status is RunStatus.RUNNING and len(kept.plans) == 3
+    assert machine.everybody_is_gone(0.5)
+    assert GpuLock("GPU-test", "after", machine.folder).try_acquire() is None
+
+
+def test_a_store_that_is_locked_for_a_moment_costs_nothing(machine, locking):
+    run = machine.sweep(report=locking(held_s=0.25))
+    assert run.status is RunStatus.DONE and statuses(run) == [Status.OK] * 3
+    assert machine.store.get(run.id).plans == run.plans
 
 
 def test_a_store_that_cannot_even_begin_is_an_error(machine, tmp_path):

@@ -14,8 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from engine.graph.errors import InvalidInput
+from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, Status
 from engine.records.run import Refusal, RunKind, RunStatus
+from engine.records.verdict import verdict
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin
 
@@ -66,6 +68,27 @@ def test_the_summary_agrees_with_the_record(store: Store, make: SimpleNamespace)
     assert (summary.origin, summary.recorded) == (Origin.OWN, False)
     assert (summary.gpu, summary.cudnn, summary.torch) == ("NVIDIA H200", "9.19.0", "2.11.0")
     assert summary.label == record.label
+
+
+def test_the_best_plan_of_a_summary_is_the_verdicts_winner_once_there_is_a_verdict(
+    store: Store, make: SimpleNamespace
+) -> None:
+    """Both are as fast as can be told; one needs no workspace."""
+    fastest, leanest = make.plan(0, 10.0), make.plan(1, 10.05, workspace_bytes=0)
+    run = make.run(plans=(fastest, leanest), status=RunStatus.RUNNING)
+    store.create_run(run)
+    assert store.summary(run.id).best_key == fastest.key
+    store.finish(run.id, RunStatus.DONE)
+    summary = store.summary(run.id)
+    assert (summary.best_key, summary.best_us) == (leanest.key, pytest.approx(10.05))
+    assert summary.best_key == verdict(store.get(run.id)).winner
+
+
+def test_without_a_plan_that_meets_the_demands_there_is_no_best_one(store: Store, make: SimpleNamespace) -> None:
+    run = make.run(plans=(make.plan(0, 10.0),), options=SweepOptions(workspace_limit_bytes=0))
+    store.create_run(run)
+    summary = store.summary(run.id)
+    assert (summary.best_key, summary.best_us, summary.timed) == (None, None, 1) and summary.measured
 
 
 def test_a_first_pick_that_was_not_timed_gives_no_speedup(store: Store, make: SimpleNamespace) -> None:
