@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,24 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Libraries print.
     load_libcuda()
-    from engine.measure.device import Device, environment
+    from engine.measure.device import Device
+
+    for line in answers(json.loads(sys.stdin.read()), Device()):
+        out.write(json.dumps(line) + "\n")
+        out.flush()
+
+
+def answers(asked: dict[str, Any], device: Any) -> Iterator[dict[str, Any]]:
+    """What to write, line by line."""
+    from engine.measure.device import environment
     from engine.measure.session import Session
 
-    asked = json.loads(sys.stdin.read())
     spec = GraphSpec.model_validate_json(json.dumps(asked["graph"]))
     options = SweepOptions.model_validate_json(json.dumps(asked["options"]))
-    device = Device()
     session = Session(device, spec, options)
-    out.write(json.dumps({"environment": environment(device.info).model_dump(mode="json")}) + "\n")
+    yield {"environment": environment(device.info).model_dump(mode="json")}
     for plan in asked["plans"]:
-        out.write(json.dumps({**plan, **_time(session, plan, int(asked["passes"]))}) + "\n")
-        out.flush()
+        yield {**plan, **_time(session, plan, int(asked["passes"]))}
 
 
 def _time(session: Any, plan: dict[str, Any], passes: int) -> dict[str, Any]:

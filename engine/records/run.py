@@ -110,8 +110,8 @@ class Confirmation(BaseModel):
 
 class Phases(BaseModel):
     """Seconds of a sweep by phase; they overlap, so they add up to more than the whole. ``verdict_at_s``: from the
-    request, with worker and builders started, to the hot verdict; what is measured afterwards is not in it. None where
-    a phase did not take place."""
+    request to the hot verdict; starting worker and builders is in it where they were not started before, and what is
+    measured afterwards is not. None where a phase did not take place."""
 
     model_config = FROZEN
 

@@ -150,12 +150,13 @@ def simulate(monkeypatch):
     monkeypatch.setattr(session_module, "load", load)
     monkeypatch.setattr(session_module, "check_loaded", lambda *_: None)
 
+    simulated.device = SimpleNamespace(
+        torch_device=torch.device("cpu"), info=GPU, l2_bytes=1 << 20, handle=None, free_bytes=lambda: 1 << 40
+    )
+
     def make(spec, **options):
         simulated.spec = spec
-        device = SimpleNamespace(
-            torch_device=torch.device("cpu"), info=GPU, l2_bytes=1 << 20, handle=None, free_bytes=lambda: 1 << 40
-        )
-        return session_module.Session(device, spec, SweepOptions(**options))
+        return session_module.Session(simulated.device, spec, SweepOptions(**options))
 
     simulated.make = make
     return simulated
