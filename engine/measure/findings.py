@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pydantic import BaseModel, Field
 
 from engine.graph.tensors import FROZEN
@@ -9,6 +12,8 @@ from engine.records.gpu_state import GpuState
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import Stage, Status
 from engine.records.samples import Samples
+
+OnStage = Callable[[Stage], None]
 
 
 class Finding(BaseModel):
@@ -31,3 +36,26 @@ class Finding(BaseModel):
     state: GpuState | None = None
     check_s: float = Field(default=0.0, ge=0)
     screen_s: float = Field(default=0.0, ge=0)
+
+
+class Attempt:
+    """A finding while it is being made. ``on_stage`` hears of every stage before it begins."""
+
+    def __init__(self, key: str, on_stage: OnStage) -> None:
+        self._key, self._on_stage = key, on_stage
+        self._stage = Stage.LOAD
+        self._found: dict[str, Any] = {}
+
+    def enter(self, stage: Stage) -> None:
+        """The next stage begins."""
+        self._stage = stage
+        self._on_stage(stage)
+
+    def found(self, **values: Any) -> Attempt:
+        """Fields of the finding that are known now."""
+        self._found.update(values)
+        return self
+
+    def ended(self, status: Status, message: str | None) -> Finding:
+        """The finding, of the stage that was entered last."""
+        return Finding(key=self._key, status=status, stage=self._stage, message=message, **self._found)

@@ -19,8 +19,9 @@ quarter of samples' time, see LOW_CLOCK) nor cold caches make threefold."""
 DOUBT = 1 / LOW_CLOCK
 """Times the best: what is farther off in samples that were not taken beside the best's gets no rounds."""
 
-MOST_SURVIVORS = 200
-"""A search over knobs can come upon more plans of about the same speed than anybody wants to wait for."""
+MOST_SURVIVORS = 128
+"""A search over knobs can come upon more plans of about the same speed than anybody wants to wait for; and where the
+process that samples them is lost, what is known of them has to fit one line of 64 KB."""
 
 SETTLE_ROUNDS = 10
 """Rounds after which plans are dropped by samples that were taken beside the best's: clocks excuse nothing then."""

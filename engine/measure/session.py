@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cudnn
@@ -15,7 +15,7 @@ from engine.measure.accuracy import compare, explain, scale_of, tolerance
 from engine.measure.buffers import Buffers, required_bytes
 from engine.measure.contestant import Contestant
 from engine.measure.device import Device
-from engine.measure.findings import Finding
+from engine.measure.findings import Attempt, Finding, OnStage
 from engine.measure.gpu_state import StateReader
 from engine.measure.reference import WIDE, reference, reference_bytes
 from engine.measure.rounds import Rounds
@@ -28,8 +28,6 @@ from engine.records.options import SweepOptions
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import Stage, Status
 from engine.records.samples import Samples
-
-OnStage = Callable[[Stage], None]
 
 # What executing a plan may raise: torch's and cudnn's errors are RuntimeErrors, except this one of cudnn's.
 FAILURES = (RuntimeError, ValueError, cudnn.cudnnGraphNotSupportedError)
@@ -70,7 +68,7 @@ class Session:
 
         ``on_stage`` hears of every stage before it begins; ``best_us``: the best plan's time so far.
         """
-        attempt = _Attempt(key, on_stage)
+        attempt = Attempt(key, on_stage)
         try:
             attempt.enter(Stage.LOAD)
             contestant, milliseconds = self._load(blob, workspace_bytes)
@@ -213,26 +211,6 @@ class Session:
             if best_us is not None and values[0] > FAR * best_us:
                 break
         return Samples.of(values, executions=replay.executions)
-
-
-class _Attempt:
-    """A finding while it is being made."""
-
-    def __init__(self, key: str, on_stage: OnStage) -> None:
-        self._key, self._on_stage = key, on_stage
-        self._stage = Stage.LOAD
-        self._found: dict[str, Any] = {}
-
-    def enter(self, stage: Stage) -> None:
-        self._stage = stage
-        self._on_stage(stage)
-
-    def found(self, **values: Any) -> _Attempt:
-        self._found.update(values)
-        return self
-
-    def ended(self, status: Status, message: str | None) -> Finding:
-        return Finding(key=self._key, status=status, stage=self._stage, message=message, **self._found)
 
 
 def describe(error: BaseException) -> str:

@@ -12,13 +12,14 @@ import pytest
 from engine.graph.pipelines import pipeline
 from engine.jobs.protocol import LINE_LIMIT, Child
 from engine.jobs.questions import Questions, rounds_parts
-from engine.jobs.sampling import decode
+from engine.jobs.sampling import HotSampling, decode
 from engine.jobs.worker import Worker
 from engine.measure import sampling
 from engine.measure.sampling import Round
-from engine.measure.screening import Rule
+from engine.measure.screening import MOST_SURVIVORS, RULES, Rule
 from engine.records.environment import Environment
 from engine.records.gpu_state import GpuState
+from engine.records.plan import PlanIdentity
 from tests.measure.simulated_gpu import simulate
 
 pytestmark = pytest.mark.process
@@ -176,6 +177,17 @@ def test_what_is_told_of_rounds_fits_a_line():
     assert all(part["set_aside"][key] == 8 for part in parts for key in part["kept"])
     kept = parts[0]["kept"][keys[0]]
     assert len(decode(kept["data"])) == len(kept["rounds"]) == 42
+
+
+def test_what_is_asked_again_of_as_many_plans_as_there_can_be_fits_a_line():
+    knobs = {f"A_KNOB_WITH_A_LONG_NAME_{n}": 12 for n in range(4)}
+    keys = [PlanIdentity(engine_id=1000 + n, knobs=knobs).key for n in range(MOST_SURVIVORS)]
+    field = SimpleNamespace(keys=tuple(keys), executions=dict.fromkeys(keys, 100))
+    asked = HotSampling(field, RULES["thorough"], 2**63 - 1, keys[:3], lambda fraction: None)
+    for one in asked.sampled.values():
+        one.values, one.set_aside = [84.1234 + n / 7 for n in range(400)], 99
+    line = json.dumps({"id": 99, "op": "rounds", **asked._content(tuple(keys), True)}, separators=(",", ":"))
+    assert len(keys[0]) > 100 and len(line) < LINE_LIMIT
 
 
 def test_a_plan_that_is_not_loaded_is_a_request_that_fails(simulation):
