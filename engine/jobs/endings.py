@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.jobs.builder import UNUSABLE
-from engine.jobs.pool import End, Reply
+from engine.jobs.replies import End, Reply
 from engine.records.plan import Stage, Status
 
 _STATUSES = {End.CRASHED: Status.CRASHED, End.TIMEOUT: Status.TIMEOUT, End.CANCELLED: Status.CANCELLED}

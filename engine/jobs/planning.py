@@ -16,7 +16,8 @@ from typing import Any
 from engine.graph.spec import GraphSpec
 from engine.jobs.endings import built, failure
 from engine.jobs.inspection import inspect_machine
-from engine.jobs.pool import BuilderPool, End, Reply
+from engine.jobs.pool import BuilderPool
+from engine.jobs.replies import End, Reply
 from engine.jobs.unlisted import Beyond, Unlisted
 from engine.machine.gpus import list_gpus
 from engine.plans.candidates import MODES, ModeListing, merge_listings
@@ -198,7 +199,7 @@ class _Planning:
         """Build all that is only listed yet, what is compiled first: the slowest should not be the last to begin. A
         plan that is built is loaded while others still build."""
         waiting = [item for item in self._records.items() if item[1].status is Status.LISTED]
-        for key, record in sorted(waiting, key=lambda item: not is_compiled(item[1])):
+        for key, record in sorted(waiting, key=lambda item: not item[1].is_compiled):
             content = {
                 "identity": record.identity.model_dump_json(),
                 "plan_name": record.plan_name,
@@ -229,11 +230,6 @@ class _Planning:
         self._records[key] = _changed(self._records[key], changes)
         self._done += 1
         self._sink(self._records[key], self._done, len(self._records))
-
-
-def is_compiled(plan: PlanRecord) -> bool:
-    """Whether building the plan compiles its kernel: half a second or two, where others take milliseconds."""
-    return "RUNTIME_COMPILATION" in plan.behavior_notes
 
 
 def _changed(record: PlanRecord, changes: dict[str, Any]) -> PlanRecord:

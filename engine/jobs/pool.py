@@ -13,45 +13,19 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.jobs.activity import activity
 from engine.jobs.capacity import default_size
 from engine.jobs.protocol import Child, ProtocolError
+from engine.jobs.replies import End, Reply
 from engine.plans.targets import Target
 
 DEADLINE_S = 180.0
 _POLL_S = 0.1
 _IDLE_S = 120.0
 _log = logging.getLogger(__name__)
-
-
-class End(StrEnum):
-    """How a task ended."""
-
-    DONE = "done"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A task's end: the last event's content, the events before it, and a message where it is not DONE.
-
-    ``contended``: whether another builder of this process was listing or building at any time meanwhile. Loads, a
-    millisecond each, are not counted.
-    """
-
-    end: End
-    content: Mapping[str, Any] = field(default_factory=dict)
-    events: tuple[Mapping[str, Any], ...] = ()
-    message: str = ""
-    contended: bool = False
-    pid: int | None = None
 
 
 @dataclass

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.jobs.endings import failure
-from engine.jobs.pool import BuilderPool, End, Reply
+from engine.jobs.pool import BuilderPool
+from engine.jobs.replies import End, Reply
 from engine.jobs.scores import Scores
 from engine.plans.engines import KnobRange, ranges_of
 from engine.plans.knob_search import KnobSpace, Standing, choose, near_best, one_by_one

@@ -10,6 +10,9 @@ from engine.graph.tensors import FROZEN
 from engine.records.passport import OutputAccuracy, Repeatability
 from engine.records.timings import Timings
 
+RUNTIME_COMPILED = "RUNTIME_COMPILATION"
+"""cuDNN's behavior note on engines whose kernel is compiled when a plan is built."""
+
 
 class Status(StrEnum):
     """How a candidate ended. ``listed``: offered by a heuristics mode and not (or not yet) built."""
@@ -116,3 +119,8 @@ class PlanRecord(BaseModel):
     def key(self) -> str:
         """The identity as text."""
         return self.identity.key
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether building it compiles its kernel: half a second or two, where others take milliseconds."""
+        return RUNTIME_COMPILED in self.behavior_notes

@@ -20,12 +20,11 @@ from engine.records.timings import Regime
 SAME_SHARE = 0.01
 SAME_US = 0.1
 CLOSE_SHARE = 0.02
-RUNTIME_COMPILED = "RUNTIME_COMPILATION"
 MODES = ("A", "B", "FALLBACK")
 
 CRITERIA: tuple[tuple[str, Callable[[PlanRecord], float]], ...] = (
     ("the smallest workspace", lambda plan: float("inf") if plan.workspace_bytes is None else plan.workspace_bytes),
-    ("a kernel compiled in advance", lambda plan: RUNTIME_COMPILED in plan.behavior_notes),
+    ("a kernel compiled in advance", lambda plan: plan.is_compiled),
     ("the fewest knobs", lambda plan: len(plan.identity.knobs)),
     ("the lowest engine id", lambda plan: plan.identity.engine_id),
 )

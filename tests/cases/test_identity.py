@@ -13,8 +13,9 @@ import pytest
 from engine.bundles.export import bundle
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.planning import plan_graph
-from engine.jobs.pool import BuilderPool, End
+from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import ROOT
+from engine.jobs.replies import End
 from engine.plans.targets import resolve_target
 from engine.records.plan import PlanIdentity, Status
 from engine.runs.archive import pack

@@ -15,7 +15,8 @@ import pytest
 from engine.graph.pipelines import pipeline
 from engine.jobs.capacity import LARGEST, default_size
 from engine.jobs.planning import CannotPlan, plan_graph
-from engine.jobs.pool import DEADLINE_S, BuilderPool, End
+from engine.jobs.pool import DEADLINE_S, BuilderPool
+from engine.jobs.replies import End
 from engine.records.plan import Stage, Status
 from tests.cudnn.conftest import H200
 
