@@ -44,6 +44,8 @@ COVERED = {
     "floor": "the slowest single build alone, cold; 100 samples of every survivor at their GPU time; one execution of "
     "every other plan",
 }
+WANTED = {"matmul_epilogue": 4.0, "sdpa": 2.5, "conv_bias_relu": 1.5}
+"""How many times faster than the yardstick a sweep is meant to be, at least, on an H200 with 16 cores."""
 FLOOR_SAMPLES = 100
 READY_S = 300.0
 YARDSTICK_S = 600.0
@@ -95,6 +97,14 @@ class Comparison(BaseModel):
     def ratio(self) -> float | None:
         """How many times faster than the yardstick."""
         return None if self.yardstick is None else float(self.yardstick["total_s"]) / self.span_s
+
+    @property
+    def is_fast_enough(self) -> bool | None:
+        """Whether it is as many times faster as WANTED, and its span within what the floor allows; None where either
+        is not known."""
+        if self.ratio is None or self.pipeline not in WANTED:
+            return None
+        return self.ratio >= WANTED[self.pipeline] and self.span_s <= self.floor.allowed_s
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def sweep(
 ) -> int:
     """Sweep graphs the straightforward way and Planscope's way, each with a cold compute cache, and compare the times;
     by default conv_bias_relu, matmul_epilogue and sdpa. Exit status 1 where one could not be swept."""
-    from engine.bench.sweeping import COVERED, compare, run_yardstick
+    from engine.bench.sweeping import COVERED, WANTED, compare, run_yardstick
     from engine.cli.bench_tables import print_comparisons
     from engine.jobs.protocol import JobError
 
@@ -63,8 +63,17 @@ def sweep(
         return [compare(name, yardsticks.get(name), target, gpu, options, size, file)]
 
     found, failed = _each(names, "Planscope's sweep", work)
-    derived = [{"ratio": one.ratio, "floor_s": one.floor.total_s, "allowed_s": one.floor.allowed_s} for one in found]
-    results = [{**one.model_dump(mode="json"), **more} for one, more in zip(found, derived, strict=True)]
+    results = [
+        {
+            **one.model_dump(mode="json"),
+            "ratio": one.ratio,
+            "wanted_ratio": WANTED.get(one.pipeline),
+            "floor_s": one.floor.total_s,
+            "allowed_s": one.floor.allowed_s,
+            "is_fast_enough": one.is_fast_enough,
+        }
+        for one in found
+    ]
     _write(out, as_json, {"benchmark": "sweep", "preset": preset, "covered": COVERED}, results, failed)
     if not as_json:
         print_comparisons(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.bench.repeating import Repeats
-from engine.bench.sweeping import COVERED, Comparison
+from engine.bench.sweeping import COVERED, WANTED, Comparison
 from engine.bench.timing import PROFILED_US, SAME, TIMED_US, Timed
 from engine.cli.output import print_facts, print_table
 from engine.records.wording import several
@@ -18,6 +18,7 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
         "yardstick_s",
         "planscope_s",
         "ratio",
+        "wanted",
         "floor_s",
         "allowed_s",
         "list_s",
@@ -30,6 +31,7 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
             _seconds(float(one.yardstick["total_s"]) if one.yardstick else None),
             _seconds(one.span_s),
             f"{one.ratio:.2f}" if one.ratio else None,
+            WANTED.get(one.pipeline),
             _seconds(one.floor.total_s),
             _seconds(one.floor.allowed_s),
             _seconds(one.phases.list_s),

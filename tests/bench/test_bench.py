@@ -62,6 +62,20 @@ def test_ratios():
     assert comparison(yardstick=None).ratio is None
 
 
+@pytest.mark.parametrize(
+    ("changed", "enough"),
+    [
+        ({}, None),  # a matmul is held to nothing
+        ({"pipeline": "sdpa"}, False),  # five times as fast, and far above its floor
+        ({"pipeline": "sdpa", "span_s": 1.7}, True),
+        ({"pipeline": "sdpa", "span_s": 1.7, "yardstick": None}, None),
+        ({"pipeline": "matmul_epilogue", "span_s": 1.7, "yardstick": {"total_s": 6.7}}, False),
+    ],
+)
+def test_a_sweep_is_fast_enough_by_the_yardstick_and_by_its_floor(changed, enough):
+    assert comparison(**changed).is_fast_enough is enough
+
+
 def test_a_table_and_the_words_below_it(capsys):
     bench_tables.print_comparisons([comparison(), comparison(yardstick=None)])
     text = capsys.readouterr().out

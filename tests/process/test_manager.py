@@ -303,7 +303,7 @@ time.sleep(60)
 def test_no_worker_and_no_builder_outlives_the_server(machine, number):
     server = subprocess.Popen([sys.executable, "-c", SERVER, str(machine.folder)], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: machine.noted("worker", "regimes eng1"), 30)
+        wait_until(lambda: machine.noted("worker", "regimes eng1"), 60)
         assert not is_gone(machine.pids("worker")[0], 0)
         server.send_signal(number)
         server.wait(5)
