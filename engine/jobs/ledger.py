@@ -50,6 +50,9 @@ class RunSink(Protocol):
     ) -> None:
         """The run has ended."""
 
+    def abandon(self, run_id: str) -> None:
+        """The run has ended, and that cannot be stored. Never raises."""
+
 
 class Ledger:
     """One run's account. ``estimate`` is told of steps by whoever takes them."""
@@ -166,6 +169,8 @@ class Ledger:
             logger.error("the end of a %s could not be stored: %s", self._request, error)
             if status is RunStatus.DONE:
                 status = RunStatus.FAILED
+            if self._run is not None:
+                self._store.abandon(self._run.id)
             message = str(error) if message in (None, str(error)) else f"{message}; {error}"
         if self._run is None:
             raise JobCancelled if status is RunStatus.CANCELLED else JobError(message or "nothing could be recorded")

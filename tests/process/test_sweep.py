@@ -267,8 +267,10 @@ def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(machine, tmp
         run = machine.sweep(store=store)
         assert run.status is RunStatus.FAILED and "no space left" in run.message
         assert all(plan.status in (Status.OK, Status.CANCELLED) for plan in run.plans)
+        assert store.get(run.id).status is RunStatus.RUNNING
+        assert store.interrupt_abandoned() == 1
         kept = store.get(run.id)
-        assert kept.status is RunStatus.RUNNING
+        assert kept.status is RunStatus.INTERRUPTED and "could not be stored" in kept.message
     with Store(tmp_path / "full") as store:
         assert store.get(run.id).status is RunStatus.INTERRUPTED
     assert GpuLock("GPU-test", "after", machine.folder).try_acquire() is None
@@ -290,6 +292,7 @@ def locking(machine):
 
         return report
 
+    make.other = other
     yield make
     assert begun.is_set()
     other.close()
@@ -300,7 +303,11 @@ def test_a_store_that_stays_locked_ends_the_run_and_keeps_what_was_written(machi
     assert run.status is RunStatus.FAILED and "locked by another process" in run.message
     assert all(plan.timings and plan.timings.hot.count == 100 for plan in run.plans)
     kept = machine.store.get(run.id)
-    assert kept.status is RunStatus.RUNNING and len(kept.plans) == 3
+    assert kept.status is RunStatus.RUNNING and kept.plans
+    locking.other.rollback()
+    assert machine.store.interrupt_abandoned() == 1 and machine.store.interrupt_abandoned() == 0
+    kept = machine.store.get(run.id)
+    assert kept.status is RunStatus.INTERRUPTED and "could not be stored" in kept.message
     assert machine.everybody_is_gone(0.5)
     assert GpuLock("GPU-test", "after", machine.folder).try_acquire() is None
 

@@ -16,7 +16,7 @@ import pytest
 from engine.graph.errors import InvalidInput
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, Status
-from engine.records.run import Refusal, RunKind, RunStatus
+from engine.records.run import Refusal, RunStatus
 from engine.records.verdict import verdict
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin
@@ -130,21 +130,6 @@ def test_newest_first_whatever_the_time_zone(store: Store, make: SimpleNamespace
         store.create_run(run)
     assert [s.id for s in store.summaries()] == [runs[1].id, runs[0].id, runs[2].id]
     assert store.get(runs[1].id).started_at == runs[1].started_at
-
-
-def test_latest_for_a_graph(store: Store, make: SimpleNamespace) -> None:
-    old, new = (
-        make.run(plans=(make.plan(1, 5.0),)),
-        make.run(started_at=make.noon + timedelta(days=1), kind=RunKind.PLAN),
-    )
-    other = make.run(parameters={"m": 128}, started_at=make.noon + timedelta(days=2))
-    for run in (old, new, other):
-        store.create_run(run)
-    latest = store.latest_for(old.graph_id)
-    assert latest is not None and latest.id == new.id
-    latest = store.latest_for(old.graph_id, target="NVIDIA H200", cudnn="9.19.0", kind=RunKind.SWEEP)
-    assert latest is not None and latest.id == old.id
-    assert store.latest_for(old.graph_id, cudnn="9.28.0") is None
 
 
 def test_the_change_token_tells_of_every_change_and_only_of_changes(store: Store, make: SimpleNamespace) -> None:
