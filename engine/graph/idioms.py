@@ -147,3 +147,16 @@ RULES: tuple[Rule, ...] = (
     Rule("scaled_dot_product_attention", (_is(Attention),), _attention),
 )
 """Longer ones first."""
+
+
+def calls_bytes(spec: GraphSpec) -> int:
+    """What the calls must read and write: each its inputs and outputs once, what was virtual in the I/O type."""
+    total = 0
+    for step in calls(spec):
+        operations = [spec.operations[i] for i in step.operations]
+        made = {uid for operation in operations for uid in operation.outputs.values()}
+        read = {uid for operation in operations for uid in operation.inputs.values()} - made
+        written = {uid for uid in made if spec.by_uid[uid].is_real or uid == operations[-1].outputs.get("out")}
+        for tensor in (spec.by_uid[uid] for uid in read | written):
+            total += tensor.nbytes if tensor.is_real else tensor.elements * spec.io_dtype.itemsize
+    return total
