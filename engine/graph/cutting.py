@@ -98,11 +98,17 @@ class Cut(BaseModel):
         ``as_strided``."""
         known = {**self.scalars, **values}
         for piece in self.pieces:
-            tensors, operation = piece.spec.by_uid, piece.operation
-            given = {port: self.seen(known[uid], tensors[uid]) for port, uid in operation.inputs.items()}
-            for port, value in face(operation, given).items():
-                known[operation.outputs[port]] = self._owned(value, tensors[operation.outputs[port]])
+            known.update(self.step(piece, known, face))
         return known
+
+    def step(self, piece: Piece, known: Mapping[int, Any], face: Face) -> dict[int, Any]:
+        """Run ``face`` on one piece; gives what it made by uid, as its owner sees it."""
+        tensors, operation = piece.spec.by_uid, piece.operation
+        given = {port: self.seen(known[uid], tensors[uid]) for port, uid in operation.inputs.items()}
+        return {
+            operation.outputs[port]: self._owned(value, tensors[operation.outputs[port]])
+            for port, value in face(operation, given).items()
+        }
 
     def seen(self, value: Any, tensor: TensorSpec) -> Any:
         """A value under the dims and strides of one who touches it."""
