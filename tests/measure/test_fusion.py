@@ -16,9 +16,10 @@ from engine.measure.fusion import contest as contest_module
 from engine.measure.fusion import lineup as lineup_module
 from engine.measure.fusion.contest import Entrant, allowed, contest
 from engine.measure.fusion.launches import launches
-from engine.measure.fusion.lineup import FusedPlan, kinds_for, lineup
+from engine.measure.fusion.lineup import FusedPlan, lineup
 from engine.measure.fusion.torch_versions import compiled, constants, idiomatic, operation_by_operation, with_backend
 from engine.measure.fusion.unfused import Unfused
+from engine.measure.fusion_kinds import kinds_for
 from engine.measure.reference import reference
 from engine.measure.screening import Rule
 from engine.records.fusion import VersionKind
@@ -189,7 +190,7 @@ def test_every_version_has_an_end(ready, pipeline, monkeypatch):
     monkeypatch.setattr(
         lineup_module, "compiled", lambda spec, values, mode: compiled(spec, values, backend="aot_eager")
     )
-    asked, told = kinds_for(made), []
+    asked, told = kinds_for(made.graph), []
     found = contest(session, made, lineup(session, made, asked, pieces, FUSED), RULE, 0, told.append)
     assert [version.kind for version in found] == list(asked)
     by_kind = {version.kind: version for version in found}
@@ -255,6 +256,6 @@ def test_a_whole_walk_is_allowed_less_than_a_cut_one(small):
 
 
 @pytest.mark.parametrize("pipeline", CATALOGUE)
-def test_backends_are_for_attention_alone(pipeline, small):
-    kinds = kinds_for(cut(CATALOGUE[pipeline].graph({})))
+def test_backends_are_for_attention_alone(pipeline):
+    kinds = kinds_for(CATALOGUE[pipeline].graph({}))
     assert (VersionKind.FLASH in kinds) == (pipeline == "sdpa")

@@ -9,7 +9,6 @@ from typing import Any
 from engine.graph.cost import cost
 from engine.graph.cutting import Cut
 from engine.graph.idioms import calls, calls_bytes
-from engine.graph.operations import Attention
 from engine.measure.fusion.contest import Entrant
 from engine.measure.fusion.torch_versions import (
     COMPILE_MODES,
@@ -20,19 +19,9 @@ from engine.measure.fusion.torch_versions import (
     with_backend,
 )
 from engine.measure.fusion.unfused import Unfused
+from engine.measure.fusion_kinds import FUSED
 from engine.measure.session import Session
-from engine.records.fusion import SDPA_BACKENDS, VersionKind
-
-ALL = (
-    VersionKind.EAGER,
-    VersionKind.IDIOMATIC,
-    VersionKind.COMPILED,
-    VersionKind.AUTOTUNED,
-    VersionKind.UNFUSED,
-    VersionKind.FIRST_PICK,
-    VersionKind.TUNED,
-)
-FUSED = (VersionKind.FIRST_PICK, VersionKind.TUNED)
+from engine.records.fusion import VersionKind
 
 
 @dataclass(frozen=True)
@@ -42,12 +31,6 @@ class FusedPlan:
     key: str
     name: str
     workspace_bytes: int
-
-
-def kinds_for(made: Cut) -> tuple[VersionKind, ...]:
-    """All there are for a graph; attention brings torch's backends."""
-    attends = any(isinstance(operation, Attention) for operation in made.graph.operations)
-    return (*ALL, *(SDPA_BACKENDS if attends else ()))
 
 
 def lineup(
