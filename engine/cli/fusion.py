@@ -63,7 +63,7 @@ def fusion(
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
-    size, chosen = parse_builders(builders), parse_preset(preset)
+    size, chosen, number = parse_builders(builders), parse_preset(preset), parse_seed(seed)
     if out is not None:
         check_writable(out)
     if not plan_only and not list_gpus():
@@ -75,7 +75,7 @@ def fusion(
     if not plan_only and not at.is_local:
         raise Failed(f"A comparison measures, and {at.info.name} is no GPU of this machine.", "Add --plan-only.")
     check_memory(spec, at.info, found, texts)
-    request = FusionRequest(pipeline, texts, spec, at, parse_seed(seed), chosen)
+    request = FusionRequest(pipeline, texts, spec, at, number, chosen)
     with cancelling() as cancel:
         record = _work(request, plan_only, size, cancel)
     _keep(record, out)

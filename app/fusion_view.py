@@ -1,0 +1,229 @@
+"""The fusion page's parts: choosing a comparison or a graph, the drawings, the charts, and presenting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from app import form
+from app.chart_view import prepared, render_chart
+from app.fusion_drawing import after_svg, before_svg
+from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
+from app.fusion_html import drawings_html, pair_html
+from app.fusion_words import METHOD, bytes_sentence, refusal_lines, versions_table
+from app.links import TEXT_LIMIT, differing
+from app.notices import escaped, render_errors
+from app.table_view import render_table
+from engine.graph.cost import cost
+from engine.graph.cutting import cut
+from engine.graph.pipelines import CATALOGUE
+from engine.graph.pipelines.base import ParameterField, Pipeline, text_of
+from engine.graph.spec import GraphSpec
+from engine.records.attribution import sentences
+from engine.records.fusion import FusionRecord
+from engine.runs.comparisons import Kept
+
+_HERE = Path(__file__).parent
+_component = st.components.v2.component(
+    "planscope.fusion",
+    html='<div class="root"></div>',
+    css=(_HERE / "fusion_view.css").read_text(encoding="utf-8"),
+    js=(_HERE / "fusion_view.js").read_text(encoding="utf-8"),
+)
+PRESENT_CSS = """<style>
+[data-testid="stHeader"], [data-testid="stToolbar"] { display: none; }
+[data-testid="stMainBlockContainer"] { max-width: none; padding: 1.2rem 2rem; zoom: 1.6; }
+</style>"""
+ONLY_A_GRAPH = "none: a graph of your own"
+
+
+@dataclass(frozen=True)
+class Slide:
+    """One thing to look at."""
+
+    title: str
+    render: Callable[[], None]
+
+
+# -- What is looked at
+
+
+def choose(kept: tuple[Kept, ...]) -> Kept | None:
+    """The comparison that is picked, None for a graph alone. The address names it, and so does the list."""
+    by_id = {one.record.id: one for one in kept}
+    wanted = st.query_params.get("comparison", "")
+    if "fusion-choice" not in st.session_state:
+        bare = "pipeline" not in st.query_params
+        st.session_state["fusion-choice"] = wanted if wanted in by_id else next(iter(by_id), "") if bare else ""
+    elif st.session_state["fusion-choice"] not in by_id:
+        st.session_state["fusion-choice"] = ""
+    words = {key: one.record.label for key, one in by_id.items()}
+    chosen = st.selectbox(
+        "Comparison", [*by_id, ""], format_func=lambda key: words.get(key, ONLY_A_GRAPH), key="fusion-choice", width=760
+    )
+    if wanted and wanted not in by_id:
+        st.warning(f"There is no comparison {escaped(wanted[:TEXT_LIMIT])} here.", icon=":material/link_off:")
+    return by_id.get(chosen)
+
+
+def ask_graph() -> tuple[str, Mapping[str, str], GraphSpec | None]:
+    """A pipeline and its sizes, and the graph they make; None while something in them is wrong, which is then said."""
+    given = st.query_params.to_dict()
+    if "fusion-pipeline" not in st.session_state:
+        named = given.get("pipeline", "")
+        st.session_state["fusion-pipeline"] = named if named in CATALOGUE else "matmul_epilogue"
+    name = st.selectbox(
+        "Pipeline",
+        list(CATALOGUE),
+        format_func=lambda n: f"{CATALOGUE[n].title} ({n})",
+        key="fusion-pipeline",
+        width=430,
+    )
+    chosen = CATALOGUE[name]
+    with st.container(horizontal=True, vertical_alignment="top"):
+        texts = {field.letter: _ask(chosen, field, given.get(field.letter)) for field in chosen.fields()}
+    reading = form.read(chosen, texts)
+    render_errors(reading.errors.values())
+    if reading.spec is not None and reading.parameters is not None:
+        query = {"pipeline": name, **dict(differing(chosen, reading.parameters))}
+        if (given and given != query) or len(query) > 1:
+            st.query_params.from_dict(query)
+    return name, reading.texts, reading.spec
+
+
+def _ask(chosen: Pipeline[object], field: ParameterField, linked: str | None) -> str:
+    key, label = f"fusion-{chosen.name}-{field.letter}", f"{field.letter} · {field.title}"
+    if key not in st.session_state:
+        text = text_of(field.default) if linked is None else linked[:TEXT_LIMIT]
+        if field.kind == "choice" and text not in field.choices:
+            text = text_of(field.default)
+        st.session_state[key] = text in ("on", "true", "1") if field.kind == "bool" else text
+    if field.kind == "bool":
+        return text_of(st.toggle(label, key=key))
+    if field.kind == "choice":
+        return str(st.selectbox(label, field.choices, key=key, width=150))
+    return st.text_input(label, key=key, max_chars=TEXT_LIMIT, width=max(96, 12 + 7 * len(label)))
+
+
+# -- What is shown
+
+
+def render_graph_alone(spec: GraphSpec) -> None:
+    """Before and after, of a graph that was not measured."""
+    st.markdown(escaped(bytes_sentence(cost(cut(spec)))))
+    _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
+
+
+def render_how_to_record(pipeline: str, texts: Mapping[str, str]) -> None:
+    """What will stand here once somebody has measured, and what to type for it."""
+    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[pipeline], texts))
+    st.info(
+        "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "
+        "fused kernel, what each operation of the epilogue costs, and how near the roofline it comes; and it "
+        "says first where fusing loses. To make one, on a machine with a GPU:",
+        icon=":material/speed:",
+    )
+    st.code(f"python -m engine fusion {pipeline} {given}".rstrip(), language="shell")
+
+
+def slides(kept: Kept) -> tuple[Slide, ...]:
+    """Everything that there is to look at, in order."""
+    record = kept.record
+    found = [Slide("What is fused", lambda: _render_pair(record))]
+    for title, figure, label in (
+        (
+            "From eager to fused",
+            waterfall_figure(record),
+            "Each bar is what one step saves, or costs; the last one is what is left.",
+        ),
+        (
+            "One operation more",
+            growth_figure(record),
+            "The graph grown by one operation at a time: what each adds when fused, and as a kernel of its own.",
+        ),
+        (
+            "Roofline",
+            roofline_figure(record),
+            "Rate over intensity, hot; the thick line is what this GPU did in the same run, the dotted one its public "
+            "specification. A hot time may find data in the L2, and so stand above the slanted line.",
+        ),
+    ):
+        if figure is not None:
+            chart = prepared(figure, label)
+            found.append(Slide(title, lambda chart=chart, title=title: render_chart(chart, key=f"fusion-{title}")))  # type: ignore[misc]
+    if record.versions:
+        found.append(Slide("Every version", lambda: _render_versions(record)))
+    return tuple(found)
+
+
+def render_sentences(record: FusionRecord) -> None:
+    """What may be said, losses and ties first."""
+    first, *others = sentences(record) or ("This comparison was planned, not measured.",)
+    st.markdown(f"#### {escaped(first)}")
+    for text in others:
+        st.markdown(escaped(text))
+
+
+def render_method(record: FusionRecord) -> None:
+    """How the numbers were taken, folded away."""
+    with st.expander("How it was measured", icon=":material/straighten:"):
+        for text in (*METHOD, *refusal_lines(record.pieces)):
+            st.markdown(escaped(text))
+
+
+def _render_pair(record: FusionRecord) -> None:
+    st.markdown(escaped(bytes_sentence(cost(cut(record.graph)))))
+    _component(data={"html": pair_html(record), "listens": False}, key="fusion-pair")
+
+
+def _render_versions(record: FusionRecord) -> None:
+    render_table(versions_table(record).prepared(), key="fusion-versions")
+
+
+# -- Presenting
+
+
+def presenting() -> bool:
+    """Whether one figure at a time is shown."""
+    return st.query_params.get("present") == "1"
+
+
+def render_presented(shown: tuple[Slide, ...], record: FusionRecord) -> None:
+    """One slide, large, without anything around it; arrow keys turn the page, Escape ends it."""
+    at = _slide_number(len(shown))
+
+    def turn() -> None:
+        state = st.session_state.get("fusion-keys") or {}
+        goal = {"next": at + 1, "back": at - 1, "first": 0, "last": len(shown) - 1}.get(str(state.get("turn")))
+        if goal is None:
+            stop_presenting()
+        else:
+            st.query_params["slide"] = str(min(max(goal, 0), len(shown) - 1) + 1)
+
+    st.html(PRESENT_CSS)
+    st.markdown(f"### {escaped(shown[at].title)}")
+    if at == 0 and (said := sentences(record)):
+        st.markdown(escaped(said[0]))
+    shown[at].render()
+    _component(
+        data={"html": f"<p>{at + 1} / {len(shown)}</p>", "listens": True}, key="fusion-keys", on_turn_change=turn
+    )
+
+
+def start_presenting() -> None:
+    """From the first slide."""
+    st.query_params.update({"present": "1", "slide": "1"})
+
+
+def stop_presenting() -> None:
+    """Back to the page."""
+    for name in ("present", "slide"):
+        st.query_params.pop(name, None)
+
+
+def _slide_number(count: int) -> int:
+    text = st.query_params.get("slide", "1")
+    return min(max(int(text) - 1, 0), count - 1) if text.isascii() and text.isdigit() and len(text) < 4 else 0
