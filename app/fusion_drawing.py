@@ -52,7 +52,7 @@ def _before(made: Cut, in_torch: Collection[int]) -> _Drawing:
     nodes, kinds = [], {}
     between = {tensor.uid for tensor in made.between}
     for uid, tensor in made.owners.items():
-        lines = [dims_text(tensor), fmt_bytes(tensor.nbytes)] if tensor.role is not Role.SCALAR else []
+        lines = _size_lines(tensor)
         if uid in between or (uid in saved and saved[uid].touches > 1):
             lines[-1] = f"{saved[uid].touches} × {fmt_bytes(tensor.nbytes)} moved"
         node = _tensor(tensor, lines, "in memory")
@@ -72,7 +72,7 @@ def _after(made: Cut) -> _Drawing:
     real = {tensor.uid: tensor for tensor in made.graph.real}
     nodes, kinds, members = [], {}, set()
     for tensor in real.values():
-        lines = [dims_text(tensor), fmt_bytes(tensor.nbytes)] if tensor.role is not Role.SCALAR else []
+        lines = _size_lines(tensor)
         if tensor.uid in saved:
             lines.append(f"read less: saves {fmt_bytes(saved[tensor.uid].saved_bytes)}")
         node = _tensor(tensor, lines, "in memory")
@@ -90,6 +90,12 @@ def _after(made: Cut) -> _Drawing:
         kinds[node.id] = "kernel"
         members.add(node.id)
     return _Drawing(tuple(nodes), _arrows(made, {*real, *between}), kinds, frozenset(members))
+
+
+def _size_lines(tensor: TensorSpec) -> list[str]:
+    if tensor.role is Role.SCALAR:
+        return [f"= {tensor.value:g}, from the host"]
+    return [dims_text(tensor), fmt_bytes(tensor.nbytes)]
 
 
 def _arrows(made: Cut, shown: Collection[int]) -> tuple[Arrow, ...]:
@@ -139,15 +145,18 @@ def _svg(drawing: _Drawing, room: str, title: str) -> str:
 def _draw_region(svg: ET.Element, made: Layout, members: Collection[str]) -> None:
     """What runs in one kernel: a halo around each of its nodes, joined along the arrows between them."""
     group = ET.SubElement(svg, "g", {"class": "region"})
+    made_inside = {line.arrow.target for line in made.lines if line.arrow.source in members}
+    read_inside = {line.arrow.source for line in made.lines if line.arrow.target in members}
+    joined = {*members, *(made_inside & read_inside)}  # Also over what the kernel writes and goes on with.
     for line in made.lines:
-        if line.arrow.source in members and line.arrow.target in members:
+        if line.arrow.source in joined and line.arrow.target in joined:
             ET.SubElement(group, "path", {"d": path(line), "stroke-width": f"{REGION:g}"})
     inside = [box for box in made.boxes if box.id in members]
     for box in inside:
         around = {"x": f"{box.x - HALO:.1f}", "y": f"{box.y - HALO:.1f}", "rx": "14"}
         size = {"width": f"{box.width + 2 * HALO:.1f}", "height": f"{box.height + 2 * HALO:.1f}"}
         ET.SubElement(group, "rect", {**around, **size})
-    first = min(inside, key=lambda box: (box.y, box.x))
+    first = min(inside, key=lambda box: (box.band, box.x))
     where = {"class": "caption", "x": f"{first.x:.1f}", "y": f"{first.y - HALO - 5:.1f}"}
     ET.SubElement(svg, "text", where).text = "one kernel"
 

@@ -18,7 +18,7 @@ from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
 from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines, versions_table
 from app.graph_nodes import cleaned
 from app.table_view import Table
-from app.theme import CHART_CONFIG
+from app.theme import CHART_CONFIG, LINE_COLOUR
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.records.attribution import sentences
@@ -94,6 +94,8 @@ def saved_html(record: FusionRecord, recorded: bool) -> bytes:
 def _figure(figure: go.Figure) -> str:
     plain = go.Figure(figure)
     plain.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", autosize=True)
+    plain.update_xaxes(gridcolor=LINE_COLOUR, automargin=True)
+    plain.update_yaxes(gridcolor=LINE_COLOUR)
     config = {**CHART_CONFIG, "responsive": True, "displayModeBar": False}
     return str(plain.to_html(full_html=False, include_plotlyjs=False, config=config))
 

@@ -108,6 +108,11 @@ def _ask(chosen: Pipeline[object], field: ParameterField, linked: str | None) ->
     return st.text_input(label, key=key, max_chars=TEXT_LIMIT, width=max(96, 12 + 7 * len(label)))
 
 
+def _open(record_id: str) -> None:
+    st.session_state["fusion-choice"] = record_id
+    st.query_params.clear()
+
+
 # -- What is shown
 
 
@@ -117,8 +122,13 @@ def render_graph_alone(spec: GraphSpec) -> None:
     _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
 
 
-def render_how_to_record(pipeline: str, texts: Mapping[str, str]) -> None:
-    """What will stand here once somebody has measured, and what to type for it."""
+def render_what_there_is(kept: tuple[Kept, ...], pipeline: str, texts: Mapping[str, str], spec: GraphSpec) -> None:
+    """A comparison of this very graph, to open; else what will stand here once somebody has measured, and what to type
+    for it."""
+    same = next((one for one in kept if one.record.graph.graph_id == spec.graph_id), None)
+    if same is not None:
+        st.button("Open the comparison of this graph", on_click=_open, args=(same.record.id,), key="fusion-open")
+        return
     given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[pipeline], texts))
     st.info(
         "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "

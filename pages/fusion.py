@@ -31,7 +31,7 @@ if chosen is None:
     pipeline, texts, spec = view.ask_graph()
     if spec is not None:
         view.render_graph_alone(spec)
-        view.render_how_to_record(pipeline, texts)
+        view.render_what_there_is(listed, pipeline, texts, spec)
     st.stop()
 
 st.query_params["comparison"] = chosen.record.id

@@ -59,11 +59,8 @@ def _print_saved(total: Cost) -> None:
         print("\nThe graph has one piece: fusing saves nothing.")
         return
     print()
-    rows = [
-        (s.name, "never" if s.stays_on_chip else "less often", f"{s.nbytes:,}", s.touches, f"{s.saved_bytes:,}")
-        for s in total.saved
-    ]
-    print_table(["tensor", "in memory", "bytes", "moved unfused (times)", "saved (bytes)"], rows)
+    rows = [(s.name, s.how, f"{s.nbytes:,}", s.touches, f"{s.saved_bytes:,}") for s in total.saved]
+    print_table(["tensor", "when fused", "bytes", "moved unfused (times)", "saved (bytes)"], rows)
     ratio = factor(total.unfused_bytes / total.fused_bytes)
     print(
         f"\n{total.pieces} pieces must move {count_bytes(total.unfused_bytes)}, one fused kernel "
@@ -128,7 +125,7 @@ def fusion_json(record: FusionRecord) -> dict[str, Any]:
                 "uid": s.uid,
                 "nbytes": s.nbytes,
                 "touches": s.touches,
-                "stays_on_chip": s.stays_on_chip,
+                "when_fused": s.how,
                 "saved_bytes": s.saved_bytes,
             }
             for s in total.saved

@@ -7,6 +7,7 @@ do. A fused graph moves its real tensors once and its virtual ones never.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.graph.cutting import Cut, Piece
 
@@ -15,16 +16,21 @@ from engine.graph.cutting import Cut, Piece
 class Saved:
     """One tensor whose traffic fusing removes, wholly or in part.
 
-    ``stays_on_chip``: it never reaches memory when fused; else it is only read less often. ``touches``: how many times
-    the pieces write or read it.
+    ``how``: "on chip" where it never reaches memory when fused, "not needed" where the fused graph has no such tensor,
+    "read less" where it is in memory all the same. ``touches``: how many times the pieces write or read it.
     """
 
     uid: int
     name: str
     nbytes: int
     touches: int
-    stays_on_chip: bool
+    how: Literal["on chip", "not needed", "read less"]
     saved_bytes: int
+
+    @property
+    def stays_on_chip(self) -> bool:
+        """Whether it is made and used without reaching memory."""
+        return self.how == "on chip"
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,14 @@ def cost(cut: Cut) -> Cost:
     for piece in cut.pieces:
         for tensor in piece.spec.tensors:
             touches[tensor.uid] = touches.get(tensor.uid, 0) + 1
-    real = {tensor.uid for tensor in cut.graph.real}
+    real, between = {tensor.uid for tensor in cut.graph.real}, {tensor.uid for tensor in cut.between}
     saved = []
     for uid, count in touches.items():
         owner, fused = cut.owners[uid], int(uid in real)
+        how: Literal["on chip", "not needed", "read less"] = "read less" if fused else "not needed"
         if owner.nbytes and count > fused:
-            saved.append(Saved(uid, owner.name, owner.nbytes, count, not fused, (count - fused) * owner.nbytes))
+            how = "on chip" if uid in between else how
+            saved.append(Saved(uid, owner.name, owner.nbytes, count, how, (count - fused) * owner.nbytes))
     saved.sort(key=lambda one: (-one.saved_bytes, one.uid))
     unfused = sum(piece_bytes(piece) for piece in cut.pieces)
     return Cost(cut.graph.bytes_moved(), unfused, len(cut.pieces), tuple(saved))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cudnn
+import torch
 
 from engine.graph.cutting import Cut, cut
 from engine.graph.spec import GraphSpec
@@ -44,7 +45,7 @@ class FusionQuestions(Questions):
 
     def __init__(self, session: Session, channel: Channel) -> None:
         super().__init__(session, channel)
-        self._unfused: tuple[Cut, Unfused] | None = None
+        self._unfused: tuple[Cut, Unfused | str] | None = None
 
     def pieces(self, request: Content) -> Content:
         """Load what runs the pieces."""
@@ -57,7 +58,10 @@ class FusionQuestions(Questions):
             except PlanFailure as failure:
                 failed[place] = failure.message
         self._unfused = None  # Its memory first.
-        self._unfused = made, Unfused(made, session.buffers, loaded, session.device.handle)
+        try:
+            self._unfused = made, Unfused(made, session.buffers, loaded, session.device.handle)
+        except torch.OutOfMemoryError as error:
+            self._unfused = made, f"the tensors between the pieces do not fit: {describe(error)[:300]}"
         return {"failed": failed}
 
     def versions(self, request: Content) -> Content:
@@ -78,6 +82,8 @@ class FusionQuestions(Questions):
     def alone(self, request: Content) -> Content:
         """The pieces one by one; one that cannot be timed is left out."""
         made, unfused = self._cut()
+        if isinstance(unfused, str):
+            return {}
         unfused.run()
         turn, ready = self._turn(request), {}
         for place in range(len(made.pieces)):
@@ -96,7 +102,7 @@ class FusionQuestions(Questions):
         self._turn(request)("ceilings")
         return {"ceilings": measure_ceilings(self._session, int(request["seed"])).model_dump(mode="json")}
 
-    def _cut(self) -> tuple[Cut, Unfused]:
+    def _cut(self) -> tuple[Cut, Unfused | str]:
         if self._unfused is None:
             raise BadRequest("the pieces are not loaded")
         return self._unfused

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from engine.jobs.protocol import Channel
@@ -28,5 +29,9 @@ class FusionWorker(Worker):
         self._questions_module = fusion_questions
 
 
+NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_ALWAYS_COMPILE": "1"}
+"""Read as torch is imported: the compile time that is told is that of a first time."""
+
 if __name__ == "__main__":
+    os.environ.update(NO_CACHES)
     sys.exit(main(FusionWorker))

@@ -205,6 +205,16 @@ def test_a_kept_comparison_is_shown_with_its_losses_first(home):
     assert len(components(app, "chart")) == 2  # no growth: one operation
 
 
+def test_a_graph_of_one_s_own_leads_to_its_comparison(home):
+    keep(comparison(), home)
+    app = opened("fusion")
+    app.selectbox(key="fusion-choice").select("").run()
+    assert not app.exception and len(components(app, "chart")) == 0 and len(app.code) == 0
+    app.button(key="fusion-open").click().run()
+    assert not app.exception and len(components(app, "chart")) == 3
+    assert app.query_params["comparison"] == "a" * 32
+
+
 def test_presenting_shows_one_figure_at_a_time_and_keys_turn_the_page(home):
     keep(comparison(), home)
     app = opened("fusion")

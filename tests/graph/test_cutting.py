@@ -139,7 +139,13 @@ def test_the_bytes_of_an_epilogue_by_hand():
     assert {name: one.saved_bytes for name, one in by_name.items()} == {
         "matmul.out": 2 * c, "scale.out": 2 * c, "bias.out": 2 * c, "C": c,
     }  # fmt: skip
-    assert [one.stays_on_chip for one in found.saved].count(False) == 1 and not by_name["C"].stays_on_chip
+    assert {name: one.how for name, one in by_name.items() if not one.stays_on_chip} == {"C": "read less"}
+
+
+def test_a_mask_is_not_needed_where_attention_is_fused():
+    saved = {one.name: one.how for one in cost(cut(pipeline("sdpa").graph({}))).saved}
+    assert saved.pop("sdpa.hidden") == "not needed"
+    assert set(saved.values()) == {"on chip"} and len(saved) == 4
 
 
 # -- Growth

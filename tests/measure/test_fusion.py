@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine.graph.cutting import cut
+from engine.graph.cutting import Cut, cut
 from engine.graph.pipelines import CATALOGUE
 from engine.measure import timing as timing_module
 from engine.measure.accuracy import Scale, compare, scale_of
@@ -207,6 +207,27 @@ def test_every_version_has_an_end(ready, pipeline, monkeypatch):
     assert set(told) >= {version.kind.value for version in found}
     for kind in (VersionKind.EFFICIENT, VersionKind.CUDNN):
         assert kind not in by_kind or by_kind[kind].message
+
+
+def test_pieces_that_do_not_fit_are_told(ready):
+    session, made, _ = ready("matmul_epilogue")
+    asked = (VersionKind.UNFUSED, VersionKind.TUNED)
+    found = contest(session, made, lineup(session, made, asked, "too large", FUSED), RULE, 0, lambda kind: None)
+    assert found[0].message == "too large" and found[0].timings is None and found[1].timings
+
+
+def test_what_torch_lays_out_otherwise_is_brought_in_order_for_a_plan(small, cpu_buffers, monkeypatch):
+    """A piece in torch whose result has other strides than the plan that reads it was built for."""
+    spec = small("conv_bias_relu", layout="nhwc")
+    buffers, made = cpu_buffers(spec), cut(spec)
+    plans = {i: PiecePlan(piece.spec) for i, piece in enumerate(made.pieces) if i != 0}
+    (uid,) = made.pieces[0].operation.outputs.values()
+    before = Cut.step
+    monkeypatch.setattr(Cut, "step", lambda *given: {u: v.contiguous() for u, v in before(*given).items()})
+    unfused = Unfused(made, buffers, plans, None)
+    found = unfused.run()
+    assert unfused._known[uid].stride() != made.owners[uid].strides
+    assert all(output.passed for output in judged(spec, found, buffers.values))
 
 
 def test_a_wrong_version_is_not_timed(ready):

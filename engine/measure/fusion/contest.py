@@ -166,8 +166,9 @@ def _check(session: Session, made: Cut, entrant: Entrant) -> _Checked:
         took = time.perf_counter() - began
         if entrant.compiles:
             checked.compile_s = took
-            _reset_peak()  # What compiling took is not what running takes.
-            before = torch.cuda.memory_allocated() - sum(_nbytes(value) for value in outputs.values())
+            outputs = {}  # What compiling took is not what running takes.
+            _reset_peak()
+            before = torch.cuda.memory_allocated()
             outputs = entrant.run()
             torch.cuda.synchronize()
         checked.memory_bytes = max(0, torch.cuda.max_memory_allocated() - before) + entrant.held_bytes
@@ -194,7 +195,3 @@ def _launches(checked: _Checked) -> Any:
 def _reset_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-
-
-def _nbytes(value: Any) -> int:
-    return int(value.numel() * value.element_size())

@@ -37,10 +37,11 @@ def lineup(
     session: Session,
     made: Cut,
     kinds: Iterable[VersionKind],
-    unfused: Unfused,
+    unfused: Unfused | str,
     fused: Mapping[VersionKind, FusedPlan],
 ) -> Iterator[Entrant]:
-    """The versions of these kinds, in order. ``fused``: loaded plans by kind; a kind without one is left out."""
+    """The versions of these kinds, in order. ``unfused``: or why there is none. ``fused``: loaded plans by kind; a kind
+    without one is left out."""
     values, spec, total = session.buffers.values, made.graph, cost(made)
     steps = ", ".join(step.label for step in calls(spec))
     pieces = ", ".join(piece.label for piece in made.pieces)
@@ -56,8 +57,8 @@ def lineup(
             detail = f"{steps}; {mode or 'default'}"
             yield Entrant(kind, _late(session, made, mode), detail, cut=False, compiles=True)
         elif kind is VersionKind.UNFUSED:
-            held = unfused.held_bytes
-            yield Entrant(kind, unfused.run, pieces, bytes_moved=total.unfused_bytes, held_bytes=held)
+            run, held = (_cannot(unfused), 0) if isinstance(unfused, str) else (unfused.run, unfused.held_bytes)
+            yield Entrant(kind, run, pieces, bytes_moved=total.unfused_bytes, held_bytes=held)
         elif kind in FUSED:
             if kind in fused:
                 yield _fused(session, kind, fused[kind], total.fused_bytes)
@@ -65,6 +66,13 @@ def lineup(
             moved = None if kind is VersionKind.MATH else total.fused_bytes
             cut = kind is VersionKind.MATH
             yield Entrant(kind, with_backend(spec, values, kind), steps, bytes_moved=moved, cut=cut)
+
+
+def _cannot(message: str) -> Callable[[], dict[int, Any]]:
+    def run() -> dict[int, Any]:
+        raise RuntimeError(message)
+
+    return run
 
 
 def _late(session: Session, made: Cut, mode: str | None) -> Callable[[], dict[int, Any]]:

@@ -77,8 +77,16 @@ class Unfused:
                 pack[tensor.uid] = self._scalars[tensor.uid]
             else:
                 value = self._made[tensor.uid] if tensor.role is Role.OUTPUT else known[tensor.uid]
-                pack[tensor.uid] = self._cut.seen(value, tensor)
+                pack[tensor.uid] = self._cut.seen(self._laid_out(value, tensor.uid), tensor)
         return pack
+
+    def _laid_out(self, value: Any, uid: int) -> Any:
+        """In the strides that the plan was built for; torch may have chosen others for what it made."""
+        owner = self._cut.owners[uid]
+        strides = zip(value.shape, value.stride(), owner.strides, strict=True)
+        if all(size == 1 or ours == theirs for size, ours, theirs in strides):
+            return value
+        return self._room(uid, value.device).copy_(value)
 
     def _piece(self, place: int) -> Piece:
         return self._cut.pieces[place]
