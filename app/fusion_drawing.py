@@ -38,13 +38,15 @@ class _Drawing:
 
 
 def before_svg(spec: GraphSpec, in_torch: frozenset[int] = frozenset(), room: str = "beside") -> str:
-    """Cut: every piece a kernel of its own. ``in_torch``: places of pieces that cuDNN refuses alone."""
-    return _svg(_before(cut(spec), in_torch), room, "Unfused: a kernel per operation")
+    """Cut: every piece by itself. ``in_torch``: places of pieces that cuDNN refuses alone."""
+    return _svg(_before(cut(spec), in_torch), room, "Unfused: operation by operation")
 
 
-def after_svg(spec: GraphSpec, room: str = "beside") -> str:
-    """Fused: one kernel, what stays on the chip dashed, with the bytes saved on it."""
-    return _svg(_after(cut(spec)), room, "Fused: one kernel")
+def after_svg(spec: GraphSpec, kernels: int | None = None, room: str = "beside") -> str:
+    """Fused: one graph, what stays on the chip dashed, with the bytes saved on it. ``kernels``: how many the profiler
+    saw; None where nobody has looked."""
+    caption = "one graph" if kernels is None else "one kernel" if kernels == 1 else f"{kernels} kernels"
+    return _svg(_after(cut(spec)), room, "Fused", caption)
 
 
 def _before(made: Cut, in_torch: Collection[int]) -> _Drawing:
@@ -59,7 +61,7 @@ def _before(made: Cut, in_torch: Collection[int]) -> _Drawing:
         nodes.append(node)
         kinds[node.id] = "scalar" if tensor.role is Role.SCALAR else "memory"
     for place, piece in enumerate(made.pieces):
-        words = "torch: cuDNN refuses it alone" if place in in_torch else "a kernel of its own"
+        words = "torch: cuDNN refuses it alone" if place in in_torch else "by itself"
         node = _operation(place, piece.label, words)
         nodes.append(node)
         kinds[node.id] = "torch" if place in in_torch else "kernel"
@@ -85,7 +87,7 @@ def _after(made: Cut) -> _Drawing:
         kinds[node.id] = "chip"
         members.add(node.id)
     for place, piece in enumerate(made.pieces):
-        node = _operation(place, piece.label, "in the fused kernel")
+        node = _operation(place, piece.label, "in the fused graph")
         nodes.append(node)
         kinds[node.id] = "kernel"
         members.add(node.id)
@@ -118,7 +120,7 @@ def _operation(place: int, label: str, words: str) -> Node:
     return Node(f"p{place}", "operation", cleaned(label), "", (), (), f"{cleaned(label)}, {words}")
 
 
-def _svg(drawing: _Drawing, room: str, title: str) -> str:
+def _svg(drawing: _Drawing, room: str, title: str, caption: str = "") -> str:
     made = layout([node.box for node in drawing.nodes], drawing.arrows, WIDTHS[room])
     size = {"viewBox": f"0 -18 {made.width:.0f} {made.height + 18:.1f}"}
     style = {"style": f"max-width: {made.width * 1.25:.0f}px"}
@@ -127,7 +129,7 @@ def _svg(drawing: _Drawing, room: str, title: str) -> str:
         "svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": label, **size, **style}
     )
     if drawing.members:
-        _draw_region(svg, made, drawing.members)
+        _draw_region(svg, made, drawing.members, caption)
     for line in made.lines:
         ends = {drawing.kinds[line.arrow.source], drawing.kinds[line.arrow.target]}
         ET.SubElement(svg, "path", {"class": "wire chip" if "chip" in ends else "wire", "d": path(line)})
@@ -142,8 +144,8 @@ def _svg(drawing: _Drawing, room: str, title: str) -> str:
     return ET.tostring(svg, encoding="unicode")
 
 
-def _draw_region(svg: ET.Element, made: Layout, members: Collection[str]) -> None:
-    """What runs in one kernel: a halo around each of its nodes, joined along the arrows between them."""
+def _draw_region(svg: ET.Element, made: Layout, members: Collection[str], caption: str) -> None:
+    """What runs as one graph: a halo around each of its nodes, joined along the arrows between them."""
     group = ET.SubElement(svg, "g", {"class": "region"})
     made_inside = {line.arrow.target for line in made.lines if line.arrow.source in members}
     read_inside = {line.arrow.source for line in made.lines if line.arrow.target in members}
@@ -158,7 +160,7 @@ def _draw_region(svg: ET.Element, made: Layout, members: Collection[str]) -> Non
         ET.SubElement(group, "rect", {**around, **size})
     first = min(inside, key=lambda box: (box.band, box.x))
     where = {"class": "caption", "x": f"{first.x:.1f}", "y": f"{first.y - HALO - 5:.1f}"}
-    ET.SubElement(svg, "text", where).text = "one kernel"
+    ET.SubElement(svg, "text", where).text = caption
 
 
 def _draw_node(group: ET.Element, node: Node, width: float, height: float) -> None:

@@ -21,8 +21,9 @@ from app.table_view import Table
 from app.theme import CHART_CONFIG, LINE_COLOUR
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
-from engine.records.attribution import sentences
-from engine.records.fusion import FusionRecord
+from engine.records.attribution import best_fused, sentences
+from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.wording import several
 
 _HERE = Path(__file__).parent
 KEY = (
@@ -37,15 +38,22 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 def pair_html(record: FusionRecord) -> str:
     """The drawings before and after, side by side, with a legend."""
     torch = frozenset(i for i, piece in enumerate(record.pieces) if piece.runs_on == "torch")
-    return drawings_html(before_svg(record.graph, torch), after_svg(record.graph), bool(record.fused_refusal))
+    best, unfused = best_fused(record), record.version(VersionKind.UNFUSED)
+    kernels = (unfused.kernels if unfused else None, best.kernels if best else None)
+    after = after_svg(record.graph, kernels[1])
+    return drawings_html(before_svg(record.graph, torch), after, kernels, bool(record.fused_refusal))
 
 
-def drawings_html(before: str, after: str, refused: bool = False) -> str:
-    """Two SVGs beside each other. ``refused``: cuDNN has no plan for the whole graph, so that there is no after."""
+def drawings_html(
+    before: str, after: str, kernels: tuple[int | None, int | None] = (None, None), refused: bool = False
+) -> str:
+    """Two SVGs beside each other. ``kernels``: as the profiler counted them, unfused and fused. ``refused``: cuDNN has
+    no plan for the whole graph, so that there is no after."""
+    counted = [f": {several(count, 'kernel')}" if count is not None else "" for count in kernels]
     second = "<p>cuDNN has no plan for the whole graph.</p>" if refused else after
     return (
-        f'<div class="drawing"><div class="pair"><div><h4>Unfused: a kernel per operation</h4>{before}</div>'
-        f"<div><h4>Fused: one kernel</h4>{second}</div></div>{KEY}</div>"
+        f'<div class="drawing"><div class="pair"><div><h4>Unfused{counted[0]}</h4>{before}</div>'
+        f"<div><h4>Fused{counted[1]}</h4>{second}</div></div>{KEY}</div>"
     )
 
 

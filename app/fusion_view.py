@@ -58,6 +58,8 @@ def choose(kept: tuple[Kept, ...]) -> Kept | None:
     if "fusion-choice" not in st.session_state:
         bare = "pipeline" not in st.query_params
         st.session_state["fusion-choice"] = wanted if wanted in by_id else next(iter(by_id), "") if bare else ""
+    elif wanted in by_id and wanted != st.session_state.get("fusion-seen"):  # A link, Back or Forward.
+        st.session_state["fusion-choice"] = wanted
     elif st.session_state["fusion-choice"] not in by_id:
         st.session_state["fusion-choice"] = ""
     words = {key: one.record.label for key, one in by_id.items()}

@@ -23,6 +23,7 @@ METHOD = (
     "Unfused is the same graph cut into the smallest graphs that cuDNN takes, the heuristics' first pick for each, "
     "with tensors of the I/O type between them; a piece that cuDNN refuses alone runs in torch. The tuned plan was "
     "chosen by samples of its own, apart from those shown.",
+    "Each stage of the growing graph is measured for itself, its fused and unfused versions in turns.",
     "torch.compile runs without CUDA graphs of its own, for every hot time is taken from one made here; its compile "
     "time stands apart. The share of launches in what fusing saves is an estimate: launches removed times the smallest "
     "kernel's time, measured in the same run.",
@@ -32,12 +33,12 @@ METHOD = (
 def bytes_sentence(total: Cost) -> str:
     """What must move, fused and unfused."""
     if not total.saved:
-        return f"One operation, one kernel: {fmt_bytes(total.fused_bytes)} must move, and fusing saves nothing."
+        return f"One operation: {fmt_bytes(total.fused_bytes)} must move, and there is nothing to fuse."
     kept = [one for one in total.saved if one.stays_on_chip]
-    stay = f"{several(len(kept), 'tensor')} never {'reaches' if len(kept) == 1 else 'reach'} memory"
+    stay = f"{several(len(kept), 'tensor')} {'needs' if len(kept) == 1 else 'need'} not reach memory"
     return (
-        f"Fused, one kernel must move {fmt_bytes(total.fused_bytes)} and {stay}; unfused, {total.pieces} kernels must "
-        f"move {fmt_bytes(total.unfused_bytes)}, {fmt_ratio(total.unfused_bytes / total.fused_bytes)} as much."
+        f"Fused, {fmt_bytes(total.fused_bytes)} must move, for {stay}; unfused, {total.pieces} pieces must move "
+        f"{fmt_bytes(total.unfused_bytes)}, {fmt_ratio(total.unfused_bytes / total.fused_bytes)} as much."
     )
 
 

@@ -34,7 +34,7 @@ if chosen is None:
         view.render_what_there_is(listed, pipeline, texts, spec)
     st.stop()
 
-st.query_params["comparison"] = chosen.record.id
+st.query_params["comparison"] = st.session_state["fusion-seen"] = chosen.record.id
 record, origin = chosen.record, provenance_of(chosen.record, chosen.recorded)
 with st.container(horizontal=True, vertical_alignment="center"):
     st.badge(origin.label, icon=origin.icon, color=origin.colour)

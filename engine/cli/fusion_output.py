@@ -56,14 +56,14 @@ def _print_pieces(pieces: tuple[PieceRecord, ...], total: Cost, record: FusionRe
 
 def _print_saved(total: Cost) -> None:
     if not total.saved:
-        print("\nThe graph has one piece: fusing saves nothing.")
+        print("\nThe graph has one piece: there is nothing to fuse.")
         return
     print()
     rows = [(s.name, s.how, f"{s.nbytes:,}", s.touches, f"{s.saved_bytes:,}") for s in total.saved]
     print_table(["tensor", "when fused", "bytes", "moved unfused (times)", "saved (bytes)"], rows)
     ratio = factor(total.unfused_bytes / total.fused_bytes)
     print(
-        f"\n{total.pieces} pieces must move {count_bytes(total.unfused_bytes)}, one fused kernel "
+        f"\n{total.pieces} pieces must move {count_bytes(total.unfused_bytes)}, the fused graph "
         f"{count_bytes(total.fused_bytes)}: {ratio} as much unfused."
     )
 

@@ -151,6 +151,8 @@ def sentences(record: FusionRecord) -> tuple[str, ...]:
     hardest = next((one for one in rivals if not one.ties and one.other.kind is not VersionKind.EAGER), None)
     if hardest is not None and hardest.ratio > 1 and not lost and not tied:
         said.append(f"Its hardest rival is {hardest.other.kind.words}: fused is {factor(hardest.ratio)} faster.")
+    if best.kernels is not None and best.kernels > 1:
+        said.append(f"The fused graph is not one kernel here: {best.kernels} were counted.")
     said += [f"{_title(version)}: {version.message}" for version in record.versions if version.timings is None]
     return tuple(said)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from engine.graph.cutting import cut
 from engine.graph.errors import invalid
 from engine.records.fusion import FusionRecord
 from engine.runs.recordings import SHIPPED
@@ -78,7 +79,9 @@ def from_bytes(data: bytes, name: str) -> FusionRecord:
     if len(data) > LIMIT_BYTES:
         raise invalid("file", name, f"a comparison takes {LIMIT_BYTES:,} bytes at most.", "Give another file.")
     try:
-        return FusionRecord.model_validate_json(data)
+        record = FusionRecord.model_validate_json(data)
+        cut(record.graph)  # Tensors of a stranger's attention may not fit together.
+        return record
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][:4])

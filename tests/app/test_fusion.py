@@ -13,13 +13,17 @@ import pytest
 from app.chart_view import drawing
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
-from app.fusion_html import saved_html
+from app.fusion_html import pair_html, saved_html
 from app.fusion_words import bytes_sentence, provenance_of, versions_table
 from app.theme import fmt_bytes
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
+from engine.graph.errors import InvalidInput
+from engine.graph.operations import Attention
 from engine.graph.pipelines import CATALOGUE
-from engine.records.attribution import steps
+from engine.graph.spec import GraphBuilder
+from engine.graph.tensors import DataType
+from engine.records.attribution import sentences, steps
 from engine.records.fusion import VersionKind
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
 from tests.app.pages import components, opened, tables, texts
@@ -74,10 +78,10 @@ def test_foreign_names_stay_text_in_both_drawings():
 def test_what_must_move_in_a_sentence():
     text = bytes_sentence(cost(cut(CATALOGUE["matmul_epilogue"].graph({}))))
     assert text == (
-        "Fused, one kernel must move 40.0 MiB and 3 tensors never reach memory; unfused, 5 kernels must move 96.0 MiB, "
+        "Fused, 40.0 MiB must move, for 3 tensors need not reach memory; unfused, 5 pieces must move 96.0 MiB, "
         "2.40x as much."
     )
-    assert "fusing saves nothing" in bytes_sentence(cost(cut(CATALOGUE["matmul"].graph({}))))
+    assert "nothing to fuse" in bytes_sentence(cost(cut(CATALOGUE["matmul"].graph({}))))
 
 
 # -- Figures
@@ -180,8 +184,8 @@ def test_without_comparisons_a_graph_is_drawn_and_the_page_says_how_to_record(ho
     app = opened("fusion")
     assert not app.exception
     (pair,) = components(app, "fusion")
-    assert "one kernel" in pair["html"] and "saves 16.0 MiB" in pair["html"]
-    assert "Fused, one kernel must move 40.0 MiB" in texts(app)
+    assert "one graph" in pair["html"] and "saves 16.0 MiB" in pair["html"]
+    assert "Fused, 40.0 MiB must move" in texts(app)
     assert app.code[0].value == "python -m engine fusion matmul_epilogue"
     assert components(app, "chart") == []
     app.selectbox(key="fusion-pipeline").select("sdpa").run()
@@ -203,6 +207,27 @@ def test_a_kept_comparison_is_shown_with_its_losses_first(home):
     (table,) = tables(app)
     assert len(table) == len(record.versions)
     assert len(components(app, "chart")) == 2  # no growth: one operation
+
+
+def test_a_link_in_an_open_session_is_followed(home):
+    keep(comparison(), home)
+    keep(comparison("sdpa", id="b" * 32), home)
+    app = opened("fusion")
+    app.query_params["comparison"] = "b" * 32
+    app.run()
+    assert app.selectbox(key="fusion-choice").value == "b" * 32
+    app.selectbox(key="fusion-choice").select("a" * 32).run()
+    assert app.selectbox(key="fusion-choice").value == "a" * 32 and app.query_params["comparison"] == "a" * 32
+
+
+def test_several_kernels_are_not_called_one(home):
+    record = comparison()
+    launch = record.version(K.TUNED).launches * 2
+    several = tuple(v.model_copy(update={"launches": launch}) if v.kind is K.TUNED else v for v in record.versions)
+    assert "one kernel" in pair_html(record) and "Fused: 1 kernel<" in pair_html(record)
+    twice = record.model_copy(update={"versions": several})
+    assert "one kernel" not in pair_html(twice) and "Fused: 2 kernels<" in pair_html(twice)
+    assert "The fused graph is not one kernel here: 2 were counted." in sentences(twice)
 
 
 def test_a_graph_of_one_s_own_leads_to_its_comparison(home):
@@ -257,3 +282,12 @@ def test_comparisons_are_kept_whole_and_read_back(tmp_path):
     with pytest.raises(ValueError, match="this is no comparison"):
         from_bytes(b"[]", "x.json")
     assert VersionKind.TUNED in {version.kind for version in found.record.versions}
+
+
+def test_a_stranger_s_attention_that_does_not_fit_together_is_turned_away():
+    g = GraphBuilder(DataType.BF16)
+    ports = {"q": g.input("q", (1, 2, 4, 8)), "k": g.input("k", (1, 2, 6, 8)), "v": g.input("v", (1, 2, 5, 8))}
+    g.output(g.apply(Attention, "sdpa", ports, scale=1.0, causal=True), "O")
+    record = comparison(graph=g.build(), pieces=(), growth=())
+    with pytest.raises(InvalidInput, match="this is no comparison"):
+        from_bytes(to_bytes(record), "x.json")

@@ -34,7 +34,7 @@ def test_the_plan_as_a_table(engine):
     done = engine("fusion", "conv_relu", "--target", "h200", "--plan-only")
     assert done.returncode == 0, done.stderr
     assert "planned for  NVIDIA H200" in done.stdout
-    assert "2 pieces must move 4.07 MiB, one fused kernel 2.07 MiB: 1.97x as much unfused." in done.stdout
+    assert "2 pieces must move 4.07 MiB, the fused graph 2.07 MiB: 1.97x as much unfused." in done.stdout
 
 
 def test_without_a_gpu_it_says_so(invoke, monkeypatch):
