@@ -18,11 +18,7 @@ from app.fusion_words import bytes_sentence, provenance_of, versions_table
 from app.theme import fmt_bytes
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
-from engine.graph.errors import InvalidInput
-from engine.graph.operations import Attention
 from engine.graph.pipelines import CATALOGUE
-from engine.graph.spec import GraphBuilder
-from engine.graph.tensors import DataType
 from engine.records.attribution import sentences, steps
 from engine.records.fusion import VersionKind
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
@@ -282,12 +278,3 @@ def test_comparisons_are_kept_whole_and_read_back(tmp_path):
     with pytest.raises(ValueError, match="this is no comparison"):
         from_bytes(b"[]", "x.json")
     assert VersionKind.TUNED in {version.kind for version in found.record.versions}
-
-
-def test_a_stranger_s_attention_that_does_not_fit_together_is_turned_away():
-    g = GraphBuilder(DataType.BF16)
-    ports = {"q": g.input("q", (1, 2, 4, 8)), "k": g.input("k", (1, 2, 6, 8)), "v": g.input("v", (1, 2, 5, 8))}
-    g.output(g.apply(Attention, "sdpa", ports, scale=1.0, causal=True), "O")
-    record = comparison(graph=g.build(), pieces=(), growth=())
-    with pytest.raises(InvalidInput, match="this is no comparison"):
-        from_bytes(to_bytes(record), "x.json")

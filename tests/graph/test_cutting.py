@@ -116,6 +116,13 @@ def test_an_attention_with_gaps_in_memory_stays_whole():
     assert [piece.label for piece in cut(g.build()).pieces] == ["attention"]
 
 
+def test_an_attention_whose_tensors_do_not_fit_together_stays_whole():
+    g = GraphBuilder(DataType.BF16)
+    ports = {"q": g.input("q", (1, 2, 4, 8)), "k": g.input("k", (1, 2, 6, 8)), "v": g.input("v", (1, 2, 5, 8))}
+    g.output(g.apply(Attention, "sdpa", ports, scale=1.0, causal=True), "O")
+    assert [piece.label for piece in cut(g.build()).pieces] == ["causal attention"]
+
+
 # -- Cost
 
 

@@ -78,10 +78,11 @@ class Attention(Operation):
         """Matmul, scale, mask where causal, softmax, matmul.
 
         Query heads that share a key/value head lie one after the other, so they are more rows of one product: matrices
-        are batched over the key/value heads. Only for tensors without gaps; others stay whole.
+        are batched over the key/value heads. Only for tensors without gaps that fit together; others stay whole.
         """
         q, k, v, out = (tensors[port] for port in ("q", "k", "v", "out"))
-        if any(t.strides != packed_strides(t.dims) for t in (q, k, v, out)):
+        fits = k.dims == v.dims and (q.dims[0], q.dims[3]) == (k.dims[0], k.dims[3])
+        if not fits or any(t.strides != packed_strides(t.dims) for t in (q, k, v, out)):
             return super().parts(tensors, fresh)
         (b, hq, sq, d), (_, hkv, skv, _) = q.dims, k.dims
         batch, rows = b * hkv, hq // hkv * sq
