@@ -15,7 +15,7 @@ from engine.jobs.admission import Admission, Entry
 from engine.jobs.conversation import Content, Lost
 from engine.jobs.field import MOST_LOSSES, Field
 from engine.jobs.fusion_plans import PlannedGraph
-from engine.jobs.measuring import GpuWorker, Setback, read
+from engine.jobs.measuring import GpuWorker, Setback
 from engine.jobs.protocol import JobError
 from engine.jobs.sampling import HotSampling
 from engine.measure.findings import Finding
@@ -155,10 +155,14 @@ class GraphContest:
                 self._worker.loaded.add(plan.key)
         self._load_pieces()
         told: dict[VersionKind, Version] = {}
+        texts: dict[str, str] = {}
 
         def take(part: Content) -> None:
-            version = read(Version, part.get("version"))
-            told[version.kind] = version
+            kind = str(part.get("kind"))
+            texts[kind] = texts.get(kind, "") + str(part.get("text"))
+            if part.get("last"):
+                version = _version(texts.pop(kind))
+                told[version.kind] = version
 
         content = {
             "kinds": [kind.value for kind in kinds],
@@ -193,6 +197,13 @@ class GraphContest:
         self._losses += 1
         if self._losses >= MOST_LOSSES:
             raise JobError(f"the measuring process was lost {self._losses} times; the last time: {setback.message}")
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version.model_validate_json(text)
+    except ValidationError as error:
+        raise Lost(f"sent something that is no Version: {error}") from None
 
 
 def _fused(plan: PlanRecord) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 Acts: ``version KIND`` at each one's turn, ``piece N`` while its plan is loaded, ``ceilings``. Times are invented.
 """
 
+import json
+
 from tests.process import scripted_worker
 from tests.process.scripted_worker import RIGHT, TIMINGS, samples
 
@@ -37,7 +39,9 @@ class Worker(scripted_worker.Worker):
                 version["timings"] = {**TIMINGS, "hot": samples(hot, hot * 1.001)}
             if kind in request["fused"]:
                 version["plan"] = [request["fused"][kind]["key"], request["fused"][kind]["name"]]
-            self.channel.send(request, "part", version=version)
+            text = json.dumps(version)
+            self.channel.send(request, "part", kind=kind, text=text[:100], last=False)
+            self.channel.send(request, "part", kind=kind, text=text[100:], last=True)
         return {}
 
     def alone(self, request):
