@@ -4,6 +4,7 @@ other. What takes the process with it costs the version or the plan that is to b
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -169,6 +170,7 @@ class GraphContest:
             "fused": {kind.value: _fused(plan) for kind, plan in fused.items() if kind in kinds},
             "rule": asdict(self._rule),
             "seed": self._seed,
+            "scratch": tempfile.mkdtemp(prefix="compiled-", dir=self._blob_dir.resolve()),
         }
         self._worker.request("versions", take, **content)
         found.update(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -69,6 +70,7 @@ class FusionQuestions(Questions):
     def versions(self, request: Content) -> Content:
         """All versions of the graph against each other."""
         made, unfused = self._cut()
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(request["scratch"])  # Read whenever something is compiled.
         fused = {VersionKind(kind): FusedPlan(**plan) for kind, plan in request["fused"].items()}
         kinds = [VersionKind(kind) for kind in request["kinds"]]
         entrants = lineup(self._session, made, kinds, unfused, fused)

@@ -3,17 +3,17 @@
 
 ``pieces {"plans": {PLACE: {"blob", "sha256", ...}}}`` -> ``stage``s, ``done {"failed": {PLACE: MESSAGE}}``.
     Cuts the prepared graph and loads a plan for each of these pieces; one that does not load runs in torch.
-``versions {"kinds": [VersionKind], "fused": {KIND: {"key", "name", "workspace_bytes"}}, "rule", "seed"}`` -> ``stage
-    {"stage": "version", "key": KIND}`` before each one's turn, ``part {"kind", "text", "last": bool}`` with the JSON of
-    each Version in pieces that fit a line, ``done``. After ``pieces``; fused plans are those that ``admit`` or
-    ``reload`` has loaded.
+``versions {"kinds": [VersionKind], "fused": {KIND: {"key", "name", "workspace_bytes"}}, "rule", "seed", "scratch":
+    PATH}`` -> ``stage {"stage": "version", "key": KIND}`` before each one's turn, ``part {"kind", "text", "last":
+    bool}`` with the JSON of each Version in pieces that fit a line, ``done``. After ``pieces``; fused plans are those
+    that ``admit`` or ``reload`` has loaded. ``scratch``: an empty folder for what torch.compile keeps, so that nothing
+    it kept earlier shortens its time.
 ``alone {"rule", "seed"}`` -> ``stage``s, ``part {"place", "hot": Samples}``, ``done``: pieces one by one, in turns.
 ``ceilings {"seed"}`` -> ``stage``, ``done {"ceilings": MeasuredCeilings}``.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 
 from engine.jobs.protocol import Channel
@@ -30,9 +30,5 @@ class FusionWorker(Worker):
         self._questions_module = fusion_questions
 
 
-NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_ALWAYS_COMPILE": "1"}
-"""Read as torch is imported: the compile time that is told is that of a first time."""
-
 if __name__ == "__main__":
-    os.environ.update(NO_CACHES)
     sys.exit(main(FusionWorker))

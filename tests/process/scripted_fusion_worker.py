@@ -4,6 +4,7 @@ Acts: ``version KIND`` at each one's turn, ``piece N`` while its plan is loaded,
 """
 
 import json
+from pathlib import Path
 
 from tests.process import scripted_worker
 from tests.process.scripted_worker import RIGHT, TIMINGS, samples
@@ -26,6 +27,7 @@ class Worker(scripted_worker.Worker):
 
     def versions(self, request):
         assert self.cut and {plan["key"] for plan in request["fused"].values()} <= set(self.loaded)
+        assert list(Path(request["scratch"]).iterdir()) == []
         for kind in request["kinds"]:
             self.stage(request, "version", kind)
             act = self.script.act(f"version {kind}", self.channel)

@@ -62,6 +62,7 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setattr(fusion_questions, "load", load)
     monkeypatch.setattr(contest_module, "count_launches", lambda call: None)
     monkeypatch.setattr(timing, "EXECUTIONS", 2)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # put back afterwards
     monkeypatch.setattr(
         lineup_module, "compiled", lambda spec, values, mode: compiled(spec, values, backend="aot_eager")
     )
@@ -89,7 +90,8 @@ def versions(asked, kinds):
     fused = {"first_pick": ("slow", "eng1"), "tuned": ("fast", "eng2")}
     plans = {kind: {"key": key, "name": name, "workspace_bytes": 0} for kind, (key, name) in fused.items()}
     asked.channel.parts.clear()
-    asked.questions.versions({"id": 3, "kinds": list(kinds), "fused": plans, "rule": RULE, "seed": 0})
+    content = {"kinds": list(kinds), "fused": plans, "rule": RULE, "seed": 0, "scratch": str(asked.tmp_path)}
+    asked.questions.versions({"id": 3, **content})
     texts = {}
     for part in asked.channel.parts:
         texts[part["kind"]] = texts.get(part["kind"], "") + part["text"]
