@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.cancelling import cancelling
+from engine.cli.cancelling import CANCELLED, cancelling
 from engine.cli.measuring import PresetName, parse_preset
 from engine.cli.options import (
     Builders,
@@ -60,6 +60,7 @@ def fusion(
     from engine.jobs.fusion import FusionRequest
     from engine.machine.gpus import list_gpus
     from engine.plans.limits import check_memory
+    from engine.records.run import RunStatus
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
@@ -80,6 +81,8 @@ def fusion(
         record = _work(request, plan_only, size, cancel)
     _keep(record, out)
     _report(record, as_json)
+    if record.status is RunStatus.CANCELLED:
+        return CANCELLED
     return 0 if plan_only or record.measured else 1
 
 

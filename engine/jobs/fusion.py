@@ -6,24 +6,26 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from engine.graph.cost import cost
 from engine.graph.growth import growth
 from engine.graph.spec import GraphSpec
+from engine.jobs.conversation import Lost
 from engine.jobs.fusion_contest import GraphContest
 from engine.jobs.fusion_plans import FusionPlanner, PlannedGraph
 from engine.jobs.gpulock import LOCK_FOLDER, GpuLock
-from engine.jobs.measuring import Deadlines, GpuWorker, read
+from engine.jobs.measuring import Deadlines, GpuWorker, Setback, read
 from engine.jobs.pool import BuilderPool
-from engine.jobs.protocol import JobError
+from engine.jobs.protocol import JobCancelled, JobError
 from engine.measure.screening import RULES
 from engine.plans.targets import Target
 from engine.records.environment import Environment
-from engine.records.fusion import FusionRecord, GrowthRecord, MeasuredCeilings, VersionKind
+from engine.records.fusion import FusionRecord, GrowthRecord, MeasuredCeilings, PieceRecord, Version, VersionKind
 from engine.records.options import Preset
 from engine.records.run import RunStatus
 
@@ -143,19 +145,46 @@ class _Fusion:
         )
 
     def measured(self, record: FusionRecord, worker: GpuWorker) -> FusionRecord:
-        """``record`` with what a worker measures of it."""
+        """``record`` with what a worker measures of it. Once the versions are there, what comes after may fail, or be
+        cancelled, without taking them along."""
         assert self._whole is not None
         whole = self._contest(self._whole, worker)
         self.tell("measuring the graph in all versions")
         versions = whole.run()
-        self._check(worker.glance(), record.environment)
-        pieces = whole.pieces(alone=True)
-        self.tell("measuring what this GPU can do")
-        answer = worker.request("ceilings", seed=self._request.seed)
-        ceilings = read(MeasuredCeilings, answer.get("ceilings"))
         environment = worker.ready()
+        self._check(environment, record.environment)
+        found: dict[str, Any] = {"versions": versions, "environment": environment}
+        remarks = list(record.remarks)
+        try:
+            found["pieces"] = whole.pieces(alone=True)
+            found["ceilings"] = self._ceilings(worker, remarks)
+            found["growth"] = self._grow(record.growth, versions, found["pieces"], worker, remarks)
+        except JobCancelled:
+            found |= {"status": RunStatus.CANCELLED, "message": "cancelled"}
+        found |= {"remarks": tuple(remarks), "finished_at": datetime.now(UTC)}
+        return FusionRecord(**{**dict(record), **found})
+
+    def _ceilings(self, worker: GpuWorker, remarks: list[str]) -> MeasuredCeilings | None:
+        self.tell("measuring what this GPU can do")
+        try:
+            answer = worker.request("ceilings", seed=self._request.seed)
+            return read(MeasuredCeilings, answer.get("ceilings"))
+        except (Setback, Lost, JobError) as error:
+            worker.close()
+            remarks.append(f"What this GPU can do at most was not measured: {error}")
+            return None
+
+    def _grow(
+        self,
+        stages: Sequence[GrowthRecord],
+        versions: tuple[Version, ...],
+        pieces: tuple[PieceRecord, ...],
+        worker: GpuWorker,
+        remarks: list[str],
+    ) -> tuple[GrowthRecord, ...]:
+        """The stages in turn; the last one is the graph itself, whose versions are there already."""
         grown = []
-        for stage in record.growth:
+        for stage in stages:
             made = self._grown[stage.graph_id]
             if made is self._whole:
                 own = tuple(version for version in versions if version.kind in GROWN)
@@ -163,26 +192,22 @@ class _Fusion:
                 continue
             self.tell(f"measuring up to {stage.added}")
             part = self._contest(made, worker)
-            own = part.run(GROWN)
-            grown.append(stage.model_copy(update={"versions": own, "pieces": part.pieces()}))
-        measured = {
-            "environment": environment,
-            "versions": versions,
-            "pieces": pieces,
-            "ceilings": ceilings,
-            "growth": tuple(grown),
-            "finished_at": datetime.now(UTC),
-        }
-        return FusionRecord(**{**dict(record), **measured})
+            try:
+                own = part.run(GROWN)
+                grown.append(stage.model_copy(update={"versions": own, "pieces": part.pieces()}))
+            except JobError as error:
+                remarks.append(f"The graph up to {stage.added} was not measured: {error}")
+                grown.append(stage)
+        return tuple(grown)
 
     def _contest(self, made: PlannedGraph, worker: GpuWorker) -> GraphContest:
         rule = RULES[self._request.preset]
         return GraphContest(made, worker, self._blob_dir, rule, self._request.seed)
 
-    def _check(self, measuring: Environment | None, builders: Environment) -> None:
-        if measuring is not None and measuring.gpu is None:
+    def _check(self, measuring: Environment, builders: Environment) -> None:
+        if measuring.gpu is None:
             raise JobError(f"the measuring process does not see the GPU {self._request.target.info.gpu_name}")
-        if measuring is not None and measuring.cudnn_backend != builders.cudnn_backend:
+        if measuring.cudnn_backend != builders.cudnn_backend:
             raise JobError(
                 f"plans were built with cuDNN {builders.cudnn_backend}, but the measuring process has loaded "
                 f"{measuring.cudnn_backend}; the System page shows where each comes from"

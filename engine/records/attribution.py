@@ -140,20 +140,20 @@ def sentences(record: FusionRecord) -> tuple[str, ...]:
         return (f"cuDNN runs no fused version of this graph here: {why}",)
     lost = [one for one in rivals if not one.ties and one.ratio < 1]
     tied = [one for one in rivals if one.ties]
-    said = [f"{_title(one.other)} is {factor(1 / one.ratio)} faster than cuDNN's fused graph." for one in lost]
+    said = [f"{one.other.kind.words} is {factor(1 / one.ratio)} faster than cuDNN's fused graph." for one in lost]
     if tied:
         names = listing([one.other.kind.words for one in tied])
         said.append(f"Fused by cuDNN it is no faster than {names}: the times cannot be told apart.")
     eager = next((one for one in rivals if one.other.kind is VersionKind.EAGER), None)
     if eager is not None and not eager.ties and eager.ratio > 1:
         shares = _shares(record, _hot(eager.other), _hot(best))
-        said.append(f"{_title(best)} is {factor(eager.ratio)} faster than {eager.other.kind.words}{shares}.")
+        said.append(f"{best.kind.words} is {factor(eager.ratio)} faster than {eager.other.kind.words}{shares}.")
     hardest = next((one for one in rivals if not one.ties and one.other.kind is not VersionKind.EAGER), None)
     if hardest is not None and hardest.ratio > 1 and not lost and not tied:
         said.append(f"Its hardest rival is {hardest.other.kind.words}: fused is {factor(hardest.ratio)} faster.")
     if best.kernels is not None and best.kernels > 1:
         said.append(f"The fused graph is not one kernel here: {best.kernels} were counted.")
-    said += [f"{_title(version)}: {version.message}" for version in record.versions if version.timings is None]
+    said += [f"{version.kind.words}: {version.message}" for version in record.versions if version.timings is None]
     return tuple(said)
 
 
@@ -192,12 +192,6 @@ def _hot(version: Version) -> float:
 def _kernels(version: Version | None) -> str:
     count = version.kernels if version else None
     return "unknown" if count is None else f"{count} kernel{'' if count == 1 else 's'}"
-
-
-def _title(version: Version) -> str:
-    """At the beginning of a sentence; cuDNN is never Cudnn."""
-    words = version.kind.words
-    return words if words.startswith("cuDNN") else words[0].upper() + words[1:]
 
 
 def _why(record: FusionRecord) -> str:

@@ -45,7 +45,7 @@ def test_a_comparison_is_drawn_whole(kept, page):
 def test_a_loss_is_said_first(kept, page):
     open_page(page, kept, f"comparison={'b' * 32}")
     headings = page.locator("h4").all_inner_texts()
-    assert headings[0] == "Torch SDPA, flash is 1.50x faster than cuDNN's fused graph."
+    assert headings[0] == "torch SDPA, flash is 1.50x faster than cuDNN's fused graph."
 
 
 def test_arrow_keys_turn_the_pages_of_a_presentation(kept, page):

@@ -16,6 +16,7 @@ from engine.plans.targets import local_target
 from engine.records.attribution import sentences
 from engine.records.fusion import FusionRecord, VersionKind
 from engine.records.options import Preset
+from engine.records.run import RunStatus
 from tests.process.conftest import BUILDER, DEADLINES, GPU
 from tests.process.scripted import diary
 
@@ -94,7 +95,7 @@ def test_a_wrong_version_says_so_and_the_rest_goes_on(machine, compare):
     record = compare("matmul")
     assert record.version(K.COMPILED).message == "wrong result: C is off."
     assert sum(version.timings is None for version in record.versions) == 1
-    assert "Torch.compile: wrong result: C is off." in sentences(record)
+    assert "torch.compile: wrong result: C is off." in sentences(record)
 
 
 def test_a_piece_that_does_not_load_runs_in_torch_with_its_reason(machine, compare):
@@ -148,6 +149,37 @@ def test_cancelling_ends_it(machine, compare):
 
     with pytest.raises(JobCancelled):
         compare("matmul", cancel=cancel, report=report)
+
+
+def test_cancelling_later_keeps_what_was_measured(machine, compare):
+    cancel = threading.Event()
+
+    def report(message):
+        if message == "measuring up to matmul":
+            cancel.set()
+
+    record = compare("matmul_epilogue", cancel=cancel, report=report)
+    assert record.status is RunStatus.CANCELLED and record.message == "cancelled"
+    assert all(version.timings for version in record.versions) and record.ceilings
+    assert not any(stage.versions for stage in record.growth)
+
+
+@pytest.mark.parametrize("act", ["crash", "hang"])
+def test_ceilings_that_fail_are_a_remark(machine, compare, act):
+    machine.script(worker={"ceilings": [act]})
+    record = compare("matmul_epilogue")
+    assert record.ceilings is None and "at most was not measured" in record.remarks[0]
+    assert all(version.timings for version in record.versions)
+    assert all(stage.versions for stage in record.growth)
+
+
+def test_a_stage_that_fails_is_a_remark(machine, compare):
+    machine.script(worker={"prepare": [None, "decline"]})
+    record = compare("matmul_epilogue")
+    assert record.remarks == (
+        "The graph up to matmul was not measured: the measuring process cannot prepare this graph: only 3 GiB are free",
+    )
+    assert [bool(stage.versions) for stage in record.growth] == [False, True, True, True, True]
 
 
 def test_it_waits_for_the_gpu(machine, compare):

@@ -180,7 +180,7 @@ def test_a_win_is_said_with_its_shares():
 def test_a_loss_comes_first():
     made = record({**FULL, K.FLASH: 20.0}, name="sdpa")
     said = sentences(made)
-    assert said[0] == "Torch SDPA, flash is 1.50x faster than cuDNN's fused graph."
+    assert said[0] == "torch SDPA, flash is 1.50x faster than cuDNN's fused graph."
     assert "3.33x faster than torch eager" in said[1]
     assert comparisons(made)[0].other.kind is K.FLASH
 
@@ -207,7 +207,7 @@ def test_the_faster_fused_version_counts_and_shares_lead_to_it():
 
 def test_a_version_that_failed_is_said_and_a_refused_graph_too():
     said = sentences(record({**FULL, K.AUTOTUNED: None}))
-    assert said[-1] == "Torch.compile, max-autotune: it does not run."
+    assert said[-1] == "torch.compile, max-autotune: it does not run."
     refused = record({K.EAGER: 10.0, K.TUNED: None}, fused_refusal=REFUSED)
     assert sentences(refused) == (f"cuDNN runs no fused version of this graph here: {REFUSED.message}",)
     assert sentences(record({})) == ()
