@@ -20,8 +20,8 @@ from engine.graph.cutting import Cut, cut
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import Role, TensorSpec
 
-WIDTHS = {"beside": 640.0, "wide": 1500.0}
-"""Room for one of two drawings side by side, and for one alone."""
+WIDTH = 640.0
+"""Room for one of two drawings side by side, in the drawing's own pixels."""
 REGION = 30.0
 """How wide the band is that joins what runs in one kernel."""
 HALO = 9.0
@@ -37,16 +37,16 @@ class _Drawing:
     """What the fused kernel holds."""
 
 
-def before_svg(spec: GraphSpec, in_torch: frozenset[int] = frozenset(), room: str = "beside") -> str:
+def before_svg(spec: GraphSpec, in_torch: frozenset[int] = frozenset()) -> str:
     """Cut: every piece by itself. ``in_torch``: places of pieces that cuDNN refuses alone."""
-    return _svg(_before(cut(spec), in_torch), room, "Unfused: operation by operation")
+    return _svg(_before(cut(spec), in_torch), "Unfused: operation by operation")
 
 
-def after_svg(spec: GraphSpec, kernels: int | None = None, room: str = "beside") -> str:
+def after_svg(spec: GraphSpec, kernels: int | None = None) -> str:
     """Fused: one graph, what stays on the chip dashed, with the bytes saved on it. ``kernels``: how many the profiler
     saw; None where nobody has looked."""
     caption = "one graph" if kernels is None else "one kernel" if kernels == 1 else f"{kernels} kernels"
-    return _svg(_after(cut(spec)), room, "Fused", caption)
+    return _svg(_after(cut(spec)), "Fused", caption)
 
 
 def _before(made: Cut, in_torch: Collection[int]) -> _Drawing:
@@ -120,8 +120,8 @@ def _operation(place: int, label: str, words: str) -> Node:
     return Node(f"p{place}", "operation", cleaned(label), "", (), (), f"{cleaned(label)}, {words}")
 
 
-def _svg(drawing: _Drawing, room: str, title: str, caption: str = "") -> str:
-    made = layout([node.box for node in drawing.nodes], drawing.arrows, WIDTHS[room])
+def _svg(drawing: _Drawing, title: str, caption: str = "") -> str:
+    made = layout([node.box for node in drawing.nodes], drawing.arrows, WIDTH)
     size = {"viewBox": f"0 -18 {made.width:.0f} {made.height + 18:.1f}"}
     style = {"style": f"max-width: {made.width * 1.25:.0f}px"}
     label = f"{title}. " + "; ".join(node.spoken for node in drawing.nodes) + "."

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app import fusion_inputs, session
 from app import fusion_view as view
-from app import session
 from app.fusion_html import saved_html
 from app.fusion_words import provenance_of
 from app.notices import escaped
@@ -26,9 +26,9 @@ if view.presenting():
 
 for name, problem in found.problems.items():
     st.warning(f"The comparison {escaped(name)} is left out: {escaped(problem)}", icon=":material/broken_image:")
-chosen = view.choose(listed) if listed else None
+chosen = fusion_inputs.choose(listed) if listed else None
 if chosen is None:
-    pipeline, texts, spec = view.ask_graph()
+    pipeline, texts, spec = fusion_inputs.ask_graph()
     if spec is not None:
         view.render_graph_alone(spec)
         view.render_what_there_is(listed, pipeline, texts, spec)
