@@ -14,7 +14,7 @@ from engine.records.wording import several
 
 METHOD = (
     "All versions come from one operation graph and run on the same seeded data. Each is compared with a float64 "
-    "reference first; one that is wrong, or does not run, is named and not timed.",
+    "reference first (float32 where memory is short); one that is wrong, or does not run, is named and not timed.",
     "Hot: a CUDA graph of several executions, replayed and event-timed, all versions in turns in shuffled order, at "
     "least 100 samples each. Cold: an execution that finds nothing of its own in the L2. Host: what a call costs the "
     "calling thread.",
