@@ -17,7 +17,11 @@ from engine.runs.store import StoreError  # noqa: E402 - not to be found before 
 
 def pages() -> list[st.Page]:
     """Every page, in the order of the navigation."""
-    listed = [("explore", "Explore", ":material/schema:"), ("runs", "Runs", ":material/history:")]
+    listed = [
+        ("explore", "Explore", ":material/schema:"),
+        ("fusion", "Fusion", ":material/merge:"),
+        ("runs", "Runs", ":material/history:"),
+    ]
     if (ROOT / "pages" / "system.py").exists():
         listed.append(("system", "System", ":material/memory:"))
     return [

@@ -21,6 +21,7 @@ from engine.jobs.workshop import library_versions
 from engine.plans.targets import Target, local_targets, shipped_targets, target_from_file
 from engine.records.constraints import Constraints
 from engine.records.run import RunRecord
+from engine.runs.comparisons import Comparisons
 from engine.runs.home import data_home
 from engine.runs.library import Library
 from engine.runs.store import Store, StoreError
@@ -116,6 +117,12 @@ class JudgedRun:
 
     judged: Judged
     frame: pd.DataFrame
+
+
+def comparisons() -> Comparisons:
+    """Fused against unfused, as far as it was measured: shipped and kept here."""
+    store = resources().library.store
+    return Comparisons(data_home() if store is not None else None)
 
 
 def load_run(run_id: str) -> Loaded:

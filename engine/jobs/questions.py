@@ -66,7 +66,7 @@ class Questions:
 
     def admit(self, request: Content) -> Content:
         """Load, execute, compare, screen."""
-        blob, tell = _blob(request), self._stages(request, request["key"])
+        blob, tell = read_blob(request), self._stages(request, request["key"])
         workspace, best_us = int(request["workspace_bytes"]), request["best_us"]
         finding = self._session.admit(request["key"], blob, workspace, best_us, tell)
         return {"finding": finding.model_dump(mode="json"), "suspect": finding.status is not Status.OK}
@@ -75,7 +75,7 @@ class Questions:
         """Load once more. Raises Blamed."""
         key, tell = request["key"], self._stages(request, request["key"])
         try:
-            self._session.reload(key, _blob(request), int(request["workspace_bytes"]), request["executions"], tell)
+            self._session.reload(key, read_blob(request), int(request["workspace_bytes"]), request["executions"], tell)
         except (PlanFailure, *FAILURES) as error:
             raise Blamed(key, describe(error)) from error
         return {}
@@ -179,7 +179,8 @@ def parse(model: type[M], content: Any) -> M:
         raise BadRequest(f"not a {model.__name__}: {error}") from None
 
 
-def _blob(request: Content) -> bytes:
+def read_blob(request: Content) -> bytes:
+    """The serialized plan of a request. Raises BadRequest where it is damaged, and what reading a file raises."""
     blob = Path(request["blob"]).read_bytes()
     if request["sha256"] and hashlib.sha256(blob).hexdigest() != request["sha256"]:
         raise BadRequest(f"the serialized plan is damaged: its checksum is not {request['sha256']}")

@@ -33,6 +33,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from engine.jobs.protocol import Channel, die_with_parent
@@ -115,13 +116,13 @@ def describe(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__)[:4000]
 
 
-def main() -> int:
-    """Serve until the parent closes the pipe."""
+def main(make: Callable[[Channel], Worker] = Worker) -> int:
+    """Serve until the parent closes the pipe. ``make``: the worker, or one that answers more."""
     die_with_parent()
     channel = Channel()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     load_libcuda()
-    worker = Worker(channel)
+    worker = make(channel)
     for request in channel.requests():
         if not worker.answer(request):
             # Not sys.exit: tearing down a spoilt context can hang or abort.

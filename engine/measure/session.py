@@ -11,7 +11,7 @@ import torch
 
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import TensorSpec
-from engine.measure.accuracy import compare, explain, scale_of, tolerance
+from engine.measure.accuracy import Scale, compare, explain, scale_of, tolerance
 from engine.measure.buffers import Buffers, required_bytes
 from engine.measure.contestant import Contestant
 from engine.measure.device import Device
@@ -158,13 +158,16 @@ class Session:
     def compare(self, outputs: Mapping[int, Any], *, unfused: bool) -> tuple[OutputAccuracy, ...]:
         """Outputs by uid, held against the reference."""
         score_shift = self._options.score_shift
+        return self.judge(outputs, lambda scale: tolerance(self.spec, scale, score_shift=score_shift, unfused=unfused))
 
-        def judge(tensor: TensorSpec) -> OutputAccuracy:
+    def judge(self, outputs: Mapping[int, Any], allowed: Callable[[Scale], float]) -> tuple[OutputAccuracy, ...]:
+        """The same, with a tolerance of the caller's by the scale of an output's reference."""
+
+        def judged(tensor: TensorSpec) -> OutputAccuracy:
             scale = self._scales[tensor.uid]
-            allowed = tolerance(self.spec, scale, score_shift=score_shift, unfused=unfused)
-            return compare(tensor, outputs[tensor.uid], self._wanted[tensor.uid], scale, allowed)
+            return compare(tensor, outputs[tensor.uid], self._wanted[tensor.uid], scale, allowed(scale))
 
-        return tuple(judge(tensor) for tensor in self.spec.outputs)
+        return tuple(judged(tensor) for tensor in self.spec.outputs)
 
     def _load(self, blob: bytes, workspace_bytes: int) -> tuple[Contestant, float]:
         """The plan ready to run, and how long loading took. Raises PlanFailure, also for a plan of other tensors, and

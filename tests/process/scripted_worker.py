@@ -148,11 +148,11 @@ class Hung(Exception):
     pass
 
 
-def main():
+def main(make=Worker):
     die_with_parent()
     channel, script = Channel(), Script("worker")
     script.act("start", channel)
-    worker = Worker(channel, script)
+    worker = make(channel, script)
     for request in channel.requests():
         try:
             content = getattr(worker, request["op"])(request)
