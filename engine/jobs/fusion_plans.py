@@ -12,8 +12,9 @@ from engine.graph.cutting import Cut, Piece, cut
 from engine.graph.spec import GraphSpec
 from engine.jobs.endings import built, failure
 from engine.jobs.planning import plan_graph
-from engine.jobs.pool import BuilderPool, End
+from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled
+from engine.jobs.replies import End
 from engine.plans.candidates import MODES
 from engine.plans.targets import Target
 from engine.records.environment import Environment

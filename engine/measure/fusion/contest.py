@@ -114,8 +114,8 @@ def sample(
         return {}
     rounds, told = Rounds(list(versions), rule, seed, keep=versions), list[Round]()
     replays = {key: version.replay() for key, version in versions.items()}
-    reader = session.reader
-    Sampler(rounds, Replays(replays), reader.read, told.extend, reader.rated_sm_mhz).run()
+    reader, rated = session.reader, session.device.info.rated_sm_clock_mhz
+    Sampler(rounds, Replays(replays), reader.read, told.extend, rated).run()
     others = measure_regimes(regimes, versions, session.flush, seed, announce) if regimes else {}
     states = [one.state for one in told if one.state is not None]
     found = {}
