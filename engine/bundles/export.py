@@ -129,7 +129,7 @@ def _manifest(parts: Sequence[Part], entries: tuple[PlanEntry, ...]) -> Manifest
     if measured:
         told = f"measured on {run.environment.gpu.name if run.environment.gpu else run.target.gpu_name}"
     elif run.environment.gpu is None:
-        told = f"planned and built without a GPU: nothing was run or measured ({run.target.source})"
+        told = f"planned and built without a GPU (its properties: {run.target.source}), nothing was run or measured"
     else:
         told = "built on that GPU, not measured"
     several = f"{len(entries)} plans" if len(entries) > 1 else "One plan"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -19,7 +18,7 @@ from engine.bundles.export import LOADER
 from engine.bundles.graphs import graph_calls, tensor_entries
 from engine.bundles.load_plan import FILE_LIMIT, MANIFEST, SUMS, BundleError, read_manifest, unpack
 from engine.graph.errors import InvalidInput, invalid
-from engine.graph.tensors import Role
+from engine.graph.tensors import FROZEN, Role
 from engine.plans.properties import parse_properties
 
 GET_ANEW = "Get the bundle anew from where it was made."
@@ -28,20 +27,31 @@ _ALWAYS = frozenset({MANIFEST, SUMS, "load_plan.py", "README.txt"})
 M = TypeVar("M", bound=BaseModel)
 
 
-@dataclass(frozen=True)
-class BundledGraph:
-    """A graph with where its plans come from, and its plans, the default first: entry, file, serialized form."""
+class BundledPlan(BaseModel):
+    """A plan; its serialized form stands beside, by its SHA-256."""
+
+    model_config = FROZEN
+
+    entry: PlanEntry
+    file: PlanFile
+
+
+class BundledGraph(BaseModel):
+    """A graph with where its plans come from, and its plans, the default first."""
+
+    model_config = FROZEN
 
     number: int
     graph: GraphFile
     run: RunFile
-    plans: tuple[tuple[PlanEntry, PlanFile, bytes], ...]
+    plans: tuple[BundledPlan, ...]
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """A bundle's content, whole and consistent. ``properties``: the GPU's, as text, where it has them; ``remarks``:
-    what a person should know of the file."""
+class Bundle(BaseModel):
+    """A bundle's content, whole and consistent. ``properties``: the GPU's, as text, where it has them; ``files``: how
+    many the checksums cover; ``remarks``: what a person should know of it."""
+
+    model_config = FROZEN
 
     manifest: Manifest
     graphs: tuple[BundledGraph, ...]
@@ -50,8 +60,9 @@ class Bundle:
     remarks: tuple[str, ...]
 
 
-def read_bundle(data: bytes) -> Bundle:
-    """A bundle's content, checked in full. Raises InvalidInput, and nothing else, on anything wrong."""
+def read_bundle(data: bytes) -> tuple[Bundle, dict[str, bytes]]:
+    """A bundle's content, checked in full, and its serialized plans by SHA-256. Raises InvalidInput, and nothing else,
+    on anything wrong."""
     if len(data) > FILE_LIMIT:
         rule = f"a bundle has at most {FILE_LIMIT:,} bytes."
         raise invalid("bundle", f"{len(data):,} bytes", rule, "Choose a file that Planscope exported.")
@@ -69,9 +80,10 @@ def read_bundle(data: bytes) -> Bundle:
     remarks = []
     if members["load_plan.py"] != LOADER.read_bytes():
         remarks.append("Its load_plan.py is not the one of this Planscope: read it before you run it.")
-    return Bundle(
-        manifest, graphs, properties.decode() if properties is not None else None, len(members) - 1, tuple(remarks)
-    )
+    text, files = properties.decode() if properties is not None else None, len(members) - 1
+    whole = Bundle(manifest=manifest, graphs=graphs, properties=text, files=files, remarks=tuple(remarks))
+    blobs = [members[f"plan-{entry.number}.bin"] for entry in manifest.plans]
+    return whole, {hashlib.sha256(blob).hexdigest(): blob for blob in blobs}
 
 
 def _check_names(manifest: Manifest, members: Mapping[str, bytes]) -> None:
@@ -107,12 +119,10 @@ def _graph(manifest: Manifest, members: Mapping[str, bytes], number: int) -> Bun
             f"run-{number}.json", run.run_id[:40], f"speaks of another GPU or cuDNN than {MANIFEST}.", GET_ANEW
         )
     plans = tuple(_plan(manifest, members, plan, graph) for plan in manifest.plans if plan.graph == number)
-    return BundledGraph(number, graph, run, plans)
+    return BundledGraph(number=number, graph=graph, run=run, plans=plans)
 
 
-def _plan(
-    manifest: Manifest, members: Mapping[str, bytes], entry: PlanEntry, graph: GraphFile
-) -> tuple[PlanEntry, PlanFile, bytes]:
+def _plan(manifest: Manifest, members: Mapping[str, bytes], entry: PlanEntry, graph: GraphFile) -> BundledPlan:
     name = f"plan-{entry.number}.json"
     plan, blob = _parse(PlanFile, members, name), members[f"plan-{entry.number}.bin"]
     recipe, record = plan.recipe, plan.record
@@ -127,7 +137,7 @@ def _plan(
     if not agreed or len(of_blob) > 1 or len(of_graph) > 1 or len(measured) > 1:
         rule = f"recipe, record, serialized form and {MANIFEST} speak of different plans."
         raise invalid(name, entry.plan_key[:80], rule, GET_ANEW)
-    return entry, plan, blob
+    return BundledPlan(entry=entry, file=plan)
 
 
 def _check_properties(data: bytes, manifest: Manifest) -> None:

@@ -56,7 +56,7 @@ def test_contents_say_what_the_plan_is(made):
     manifest = files["manifest.json"]
     assert (manifest["format"], manifest["version"]) == ("planscope-bundle", 2)
     assert manifest["cudnn_backend"] == m.run.environment.cudnn_backend
-    assert "planned and built without a GPU: nothing was run or measured" in manifest["label"]
+    assert "planned and built without a GPU (its properties: read off a device), nothing was run" in manifest["label"]
     assert manifest["graphs"][0]["dims"]["A"] == [16, 512, 1024] and "alpha" not in manifest["graphs"][0]["dims"]
     tensors = {t["name"]: t for t in graph["tensors"]}
     assert list(tensors) == ["A", "B", "bias", "alpha", "C", "amax"]
