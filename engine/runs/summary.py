@@ -32,7 +32,8 @@ class Origin(StrEnum):
 
 class RunSummary(BaseModel):
     """One line of a list of runs. Times are hot medians in microseconds; speedups are ratios of times, above 1 where
-    the best plan is faster. ``counts``: plans by status. ``shape`` is for people."""
+    the best plan is faster. ``counts``: plans by status. ``shape`` is for people;
+    ``reuse``: whether it is a study of reuse."""
 
     model_config = FROZEN
 
@@ -59,6 +60,7 @@ class RunSummary(BaseModel):
     first_pick_key: str | None = None
     first_pick_us: float | None = None
     torch_us: float | None = None
+    reuse: bool = False
 
     @property
     def recorded(self) -> bool:
@@ -145,6 +147,7 @@ def summarize(head: RunRecord, plans: Iterable[PlanBrief], origin: Origin) -> Ru
         first_pick_key=first.key if first else None,
         first_pick_us=first.hot_us if first else None,
         torch_us=timings.hot.median_us if timings else None,
+        reuse=head.reuse is not None,
     )
 
 
