@@ -110,6 +110,9 @@ def _costs(study: Reuse) -> Iterator[str]:
             continue
         words = f"{factor(ratio)} faster than" if ratio >= 1 else f"{factor(1 / ratio)} the time of"
         yield f"Loading is {words} a cold build: the median of {several(count, 'plan')} {which}."
+    caches = [cost.cache_bytes for cost in study.costs if cost.compiled and cost.cache_bytes is not None]
+    if caches and not any(caches):
+        yield "The driver's compute cache stayed empty, so a warm build was no other than a cold one."
     recompiled = [cost.plan_name for cost in study.costs if cost.precompiled is False]
     asked = sum(cost.precompiled is not None for cost in study.costs)
     if recompiled:
