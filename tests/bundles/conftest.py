@@ -138,12 +138,19 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 def _plan(pipeline: str, parameters: dict[str, object], pool: BuilderPool, folder: Path) -> Part:
     graph, target = CATALOGUE[pipeline].graph(parameters), resolve_target("h200")
     outcome = plan_graph(graph, target, pool=pool, blob_dir=folder)
-    run = RunRecord(
+    run = as_planned(pipeline, graph, target, outcome, parameters)
+    plans = tuple(built_plans(run))
+    return Part(run, plans, {plan.blob_sha256: (folder / plan.blob_sha256).read_bytes() for plan in plans})
+
+
+def as_planned(pipeline, graph, target, outcome, parameters=None) -> RunRecord:
+    """What planning gave, as a run."""
+    return RunRecord(
         id="0123456789abcdef" * 2,
         kind=RunKind.PLAN,
         status=RunStatus.DONE,
         pipeline=pipeline,
-        parameters={letter: str(value) for letter, value in parameters.items()},
+        parameters={letter: str(value) for letter, value in (parameters or {}).items()},
         graph=graph,
         target=target.info,
         environment=outcome.environment,
@@ -151,8 +158,6 @@ def _plan(pipeline: str, parameters: dict[str, object], pool: BuilderPool, folde
         started_at=datetime(2026, 3, 1, 12, tzinfo=UTC),
         plans=outcome.plans,
     )
-    plans = tuple(built_plans(run))
-    return Part(run, plans, {plan.blob_sha256: (folder / plan.blob_sha256).read_bytes() for plan in plans})
 
 
 @pytest.fixture(scope="session")
