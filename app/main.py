@@ -18,6 +18,7 @@ from engine.runs.store import StoreError  # noqa: E402 - not to be found before 
 def pages() -> list[st.Page]:
     """Every page, in the order of the navigation."""
     listed = [("explore", "Explore", ":material/schema:"), ("runs", "Runs", ":material/history:")]
+    listed.append(("reuse", "Reuse", ":material/recycling:"))
     if (ROOT / "pages" / "system.py").exists():
         listed.append(("system", "System", ":material/memory:"))
     return [
