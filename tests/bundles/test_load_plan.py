@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from engine.bundles import load_plan as loader
-from engine.bundles.export import bundle
+from engine.bundles.export import bundle, bundle_of
 from engine.machine.driver import fetched_library
 from engine.plans.properties import complete_properties
 from engine.plans.targets import resolve_target
 from engine.runs.recordings import SHIPPED
+from tests.bundles.mutations import packed, sealed, unpacked
 
 pytestmark = pytest.mark.cudnn
 
@@ -125,6 +126,93 @@ def test_without_the_driver_library_it_says_so(folder):
         assert done.returncode == 0, done.stderr
         assert "libcuda.so.1" in done.stdout
         assert "libcuda.so.1" in start(folder, "--properties", "device_properties.json", driver=False).stderr
+
+
+def load_here(folder, code, members, path="b.zip"):
+    """Run a program of one's own beside a bundle that is written there as a zip."""
+    (folder / path).write_bytes(packed(members))
+    shutil.copy(loader.__file__, folder / "load_plan.py")
+    (folder / "properties.json").write_text(
+        json.dumps(complete_properties(resolve_target("h200").properties, 99999)[0])
+    )
+    done = start(
+        folder, code="import json, warnings\nfrom load_plan import *\nP = open('properties.json').read()\n" + code
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+WAY = """
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    plan = load_plan("b.zip", properties=P, plan=None)
+print(json.dumps([plan.way, plan.why, plan.plan_name, plan.workspace_bytes, [str(one.message) for one in said]]))
+"""
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_a_plan_of_another_cudnn_is_built_anew_from_its_recipe_and_it_says_why(members, made, tmp_path):
+    """As if this version were another one: what it serialized is not even tried."""
+    manifest = {**json.loads(members["manifest.json"]), "cudnn_backend": "9.1.0"}
+    other = sealed({**members, "manifest.json": json.dumps(manifest).encode()})
+    way, why, name, workspace, said = load_here(tmp_path, WAY, other)
+    plan = made("matmul_epilogue").plan
+    assert (way, name, workspace) == ("recipe", plan.plan_name, plan.workspace_bytes)
+    assert "cuDNN 9.1.0 serialized it" in why and why in said[0] and "taken from its recipe" in said[0]
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_where_the_recipe_fails_too_the_heuristics_choose(members, tmp_path):
+    plan = json.loads(members["plan-1.json"])
+    plan["recipe"] |= {"engine_id": 9999, "plan_name": "eng9999", "knobs": {"NO_SUCH_KNOB": 1}}
+    other = sealed({**members, "plan-1.json": json.dumps(plan).encode(), "plan-1.bin": b"junk"})
+    way, why, name, _, said = load_here(tmp_path, WAY, other)
+    assert way == "heuristics" and name.startswith("eng") and name != "eng9999"
+    assert "The serialized plan does not load" in why and "Its recipe does not build" in why
+    assert "eng9999 is taken from the heuristics' choice" in said[0]
+    strict = """
+try:
+    load_plan("b.zip", properties=P, fallback=False)
+except BundleError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "does not load this plan" in load_here(tmp_path, strict, other)
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+@pytest.mark.parametrize("pipeline", ["conv_bias_relu", "sdpa"])
+def test_the_calls_of_every_kind_of_graph_build_its_plan(made, tmp_path, pipeline):
+    m = made(pipeline)
+    members = unpacked(bundle(m.run, m.plan, m.blob))
+    way, _, name, workspace, _ = load_here(tmp_path, WAY, sealed({**members, "plan-1.bin": b"junk"}))
+    assert (way, name, workspace) == ("recipe", m.plan.plan_name, m.plan.workspace_bytes)
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_of_several_shapes_a_call_picks_by_dims(planned, tmp_path):
+    parts = [planned("matmul", n=n) for n in (8, 16)]
+    members = unpacked(bundle_of(parts))
+    code = """
+class Array:
+    def __init__(self, *shape):
+        self.__cuda_array_interface__ = {"shape": shape, "typestr": "<V2", "strides": None, "data": (1 << 20, False)}
+plans = load_plan("b.zip", properties=P)
+told = []
+for given in ({"A": Array(8, 256, 512), "B": Array(8, 512, 16)}, {1: Array(8, 256, 512), 2: Array(8, 512, 8)},
+              {"B": Array(8, 512, 99)}, {"A": Array(8, 256, 512)}, {"A": 1 << 20}):
+    try:
+        plans(given)
+    except BundleError as error:
+        told.append(str(error))
+one = load_plan("b.zip", properties=P, dims={"B": (8, 512, 16)})
+other = load_plan("b.zip", properties=P, dims={"B": (8, 512, 16)}, plan=LAST)
+print(json.dumps([told, one.tensors["B"]["dims"], one.plan_name, other.plan_name, len(plans._loaded)]))
+"""
+    last = parts[1].plans[-1]
+    told, dims, name, other, loaded = load_here(tmp_path, code.replace("LAST", repr(last.key)), members)
+    assert "without a GPU: it cannot run" in told[0] and "without a GPU: it cannot run" in told[1]
+    assert told[2].startswith("0 graphs") and told[3].startswith("2 graphs") and told[4].startswith("2 graphs")
+    assert (dims, name, other, loaded) == ([8, 512, 16], parts[1].plans[0].plan_name, last.plan_name, 2)
 
 
 def test_without_the_cudnn_package_it_says_what_to_install(monkeypatch):
