@@ -132,7 +132,8 @@ def _by_size(
             if (number := value(size)) is None:
                 continue
             i = place[size.size]
-            text = f"<b>{shapes.letter} = {size.size}</b><br>{mark.name}: {size.plan_name}, {read(number)}"
+            name = size.best_name if size.hot and number == size.hot.median_us and size.best_name else size.plan_name
+            text = f"<b>{shapes.letter} = {size.size}</b><br>{mark.name}: {name}, {read(number)}"
             if size.right is False:
                 wrong.append((i, number, f"{text}<br>wrong: {size.complaint}"))
                 continue

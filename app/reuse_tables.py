@@ -67,7 +67,7 @@ def shapes_table(shapes: DynamicShapes) -> Table:
             cells = (
                 Cell(str(size.size), size.size),
                 Cell(series.way.value),
-                Cell(size.plan_name or NOTHING),
+                Cell(_name(size)),
                 Cell(str(size.plans) if size.plans else NOTHING, size.plans or None),
                 Cell(fmt_ms(size.build_ms), size.build_ms),
                 Cell(fmt_us(us), us),
@@ -134,6 +134,14 @@ def graphs_table(uses: tuple[GraphUse, ...]) -> Table:
 
 def _time(times: Times | None) -> Cell:
     return Cell(NOTHING, _LAST) if times is None else Cell(fmt_ms(times.median_ms, 3), times.median_ms)
+
+
+def _name(size: SizePlan) -> str:
+    """The plan that was built; and, where another was timed, that one."""
+    if size.plan_name is None:
+        return NOTHING
+    other = size.best_name not in (None, size.plan_name)
+    return f"{size.plan_name} (hot: {size.best_name}, the best)" if other else size.plan_name
 
 
 def _result(size: SizePlan) -> str:

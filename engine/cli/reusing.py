@@ -227,6 +227,7 @@ def _print_reuse(reuse: Reuse) -> None:
                 f"{reuse.shapes.letter}={size.size}",
                 series.way.value,
                 size.plan_name,
+                size.best_name,
                 size.plans or None,
                 None if size.build_ms is None else f"{size.build_ms:.4g}",
                 _us(size),
@@ -236,7 +237,7 @@ def _print_reuse(reuse: Reuse) -> None:
             for series in reuse.shapes.series
             for size in series.sizes
         ]
-        print_table(("size", "way", "plan", "of plans", "build ms", "hot us", "result", "reason"), built)
+        print_table(("size", "way", "plan", "timed", "of plans", "build ms", "hot us", "result", "reason"), built)
 
 
 def _ms(times: Times | None) -> str | None:

@@ -4,7 +4,7 @@ one and those tuned at other sizes, right or wrong, sampled in turns."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from engine.jobs.planning import plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.sampling import HotSampling
+from engine.jobs.unlisted import Beyond
 from engine.measure.findings import Finding
 from engine.measure.screening import RULES
+from engine.plans.candidates import MODES
 from engine.plans.targets import Target
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
@@ -50,29 +52,80 @@ def with_speeds(
 ) -> DynamicShapes:
     """The same with what a GPU says: right or wrong and hot samples of the best static plan and the dynamic one at each
     size, and of plans tuned at other sizes. The GPU's lock is the caller's. Raises JobError and JobCancelled."""
-    seen: dict[int, dict[str, Seen]] = {}
-    names: dict[int, dict[str, PlanRecord]] = {}
-    options = SweepOptions()
     worker = GpuWorker(target.gpu_uuid, cancel, worker_module, deadlines)
     try:
         with BuilderPool(None, compute_cache=True, gpu_uuid=target.gpu_uuid, module=builder_module) as pool:
-            for size, spec in specs.items():
-                outcome = plan_graph(
-                    spec, target, options.modes, pool=pool, blob_dir=folder, reload=False, cancel=cancel
-                )
-                plans = {plan.key: plan for plan in outcome.plans if plan.status is Status.OK and plan.blob_sha256}
-                if (dynamic := _dynamic(shapes, size, blobs)) is not None:
-                    plans[dynamic.key] = dynamic
-                names[size] = plans
-                seen[size] = _measure(worker, spec, options, plans, folder, cancel)
+            speeds = _Speeds(worker, pool, specs, target, folder, cancel)
+            for size in specs:
+                speeds.measure(size, _dynamic(shapes, size, blobs))
+            speeds.best = {size: key for size in specs if (key := best_key(speeds.seen[size])) is not None}
+            for size in specs:
+                speeds.transplant(size)
     finally:
         worker.close()
     static, cached = shapes.of(Way.STATIC), shapes.of(Way.CACHE)
     series = tuple(
-        _with_best(one, seen, names) if one is static else _with_dynamic(one, seen) if one is cached else one
+        _with_best(one, speeds) if one is static else _with_dynamic(one, speeds.seen) if one is cached else one
         for one in shapes.series
     )
-    return shapes.model_copy(update={"series": series, "matrix": _matrix(seen, names)})
+    return shapes.model_copy(update={"series": series, "matrix": _matrix(speeds)})
+
+
+class _Speeds:
+    """``plans`` and what was ``seen`` of them, by size and key; ``best``: the key of the best static plan that the
+    heuristics list at a size."""
+
+    def __init__(
+        self,
+        worker: GpuWorker,
+        pool: BuilderPool,
+        specs: Mapping[int, GraphSpec],
+        target: Target,
+        folder: Path,
+        cancel: threading.Event,
+    ) -> None:
+        self._worker, self._pool, self._specs, self._target = worker, pool, specs, target
+        self._folder, self._cancel, self._options = folder, cancel, SweepOptions()
+        self.plans: dict[int, dict[str, PlanRecord]] = {}
+        self.seen: dict[int, dict[str, Seen]] = {}
+        self.best: dict[int, str] = {}
+
+    def measure(self, size: int, dynamic: PlanRecord | None) -> None:
+        """Everything the heuristics list at a size, and the dynamic plan."""
+        plans = self._built(size, MODES, Beyond())
+        if dynamic is not None:
+            plans[dynamic.key] = dynamic
+        self.plans[size] = plans
+        self.seen[size] = self._measured(size, plans)
+
+    def transplant(self, size: int) -> None:
+        """The best plans of other sizes, where the heuristics do not list them at this one; beside the best of here,
+        so that they are sampled in turns with it."""
+        best, own = self.best, self.plans[size]
+        wanted = {key: self.plans[at][key].identity for at, key in best.items() if key not in own}
+        if not wanted:
+            return
+        built = self._built(size, (), Beyond(explicit=tuple(wanted.values())))
+        beside = {best[size]: own[best[size]]} if size in best else {}
+        found = self._measured(size, {**built, **beside})
+        self.plans[size] = {**built, **own}
+        self.seen[size] = {**{key: found[key] for key in built if key in found}, **self.seen[size]}
+
+    def _built(self, size: int, modes: Sequence[str], beyond: Beyond) -> dict[str, PlanRecord]:
+        outcome = plan_graph(
+            self._specs[size],
+            self._target,
+            modes,
+            pool=self._pool,
+            blob_dir=self._folder,
+            reload=False,
+            cancel=self._cancel,
+            beyond=beyond,
+        )
+        return {plan.key: plan for plan in outcome.plans if plan.status is Status.OK and plan.blob_sha256}
+
+    def _measured(self, size: int, plans: Mapping[str, PlanRecord]) -> dict[str, Seen]:
+        return _measure(self._worker, self._specs[size], self._options, plans, self._folder, self._cancel)
 
 
 def _dynamic(shapes: DynamicShapes, size: int, blobs: Mapping[tuple[Way, int], str]) -> PlanRecord | None:
@@ -130,7 +183,7 @@ def _measure(
     return {key: Seen(finding, hot.get(key) or finding.screening) for key, finding in findings.items()}
 
 
-def _best(seen: Mapping[str, Seen]) -> str | None:
+def best_key(seen: Mapping[str, Seen]) -> str | None:
     """The fastest static plan that is right."""
     times = {
         key: one.hot.median_us
@@ -140,19 +193,17 @@ def _best(seen: Mapping[str, Seen]) -> str | None:
     return min(times, key=lambda key: times[key]) if times else None
 
 
-def _with_best(
-    series: Series, seen: Mapping[int, Mapping[str, Seen]], names: Mapping[int, Mapping[str, PlanRecord]]
-) -> Series:
-    """Static plans: the best at each size in place of the first; build times stay those of the first."""
-    sizes = []
-    for size in series.sizes:
-        key = _best(seen.get(size.size, {}))
-        if key is not None and size.build_ms is not None:
-            plan = names[size.size][key]
-            update = {"identity": plan.identity, "plan_name": plan.plan_name, **_told(seen[size.size][key])}
-            size = size.model_copy(update=update)
-        sizes.append(size)
-    return series.model_copy(update={"sizes": tuple(sizes)})
+def _with_best(series: Series, speeds: _Speeds) -> Series:
+    """Static plans: how the best at each size does. What was timed to build stays the first one."""
+
+    def told(size: SizePlan) -> SizePlan:
+        key = speeds.best.get(size.size)
+        if key is None or size.refused:
+            return size
+        name = speeds.plans[size.size][key].plan_name
+        return size.model_copy(update={"best_name": name, **_told(speeds.seen[size.size][key])})
+
+    return series.model_copy(update={"sizes": tuple(map(told, series.sizes))})
 
 
 def _with_dynamic(series: Series, seen: Mapping[int, Mapping[str, Seen]]) -> Series:
@@ -175,23 +226,21 @@ def _told(one: Seen) -> dict[str, object]:
     }
 
 
-def _matrix(
-    seen: Mapping[int, Mapping[str, Seen]], names: Mapping[int, Mapping[str, PlanRecord]]
-) -> tuple[Transplant, ...]:
-    """The best plan of each size at every size, where the heuristics list it there too."""
+def _matrix(speeds: _Speeds) -> tuple[Transplant, ...]:
+    """The best plan of each size at every size."""
     found = []
-    for at, plans in seen.items():
-        key = _best(plans)
-        for size in seen if key is not None else ():
-            assert key is not None
-            one, name = seen[size].get(key), names[at][key].plan_name
-            message = None if one else "the heuristics do not list it at this size, or it does not build there."
-            right = None if one is None else one.finding.status is Status.OK
-            hot = one.hot if one is not None else None
-            built = one is not None
+    for at, key in speeds.best.items():
+        for size, seen in speeds.seen.items():
+            one = seen.get(key)
             found.append(
                 Transplant(
-                    tuned_at=at, run_at=size, plan_name=name, builds=built, message=message, right=right, hot=hot
+                    tuned_at=at,
+                    run_at=size,
+                    plan_name=speeds.plans[at][key].plan_name,
+                    builds=one is not None,
+                    message=None if one else "it does not build at this size.",
+                    right=None if one is None else one.finding.status is Status.OK,
+                    hot=one.hot if one is not None else None,
                 )
             )
     return tuple(found)

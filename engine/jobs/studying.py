@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from engine.graph.spec import GraphSpec
 from engine.jobs.gpulock import LOCK_FOLDER, GpuLock
 from engine.jobs.many_shapes import ManyShapes, dynamic_shapes
+from engine.jobs.measuring import WORKER_MODULE, Deadlines
 from engine.jobs.paying import REUSER_MODULE, Payer, plan_cost
 from engine.jobs.planning import PlanOutcome, plan_graph
 from engine.jobs.pool import BuilderPool
@@ -55,6 +56,8 @@ class Processes:
 
     builder: str = "engine.jobs.builder"
     reuser: str = REUSER_MODULE
+    worker: str = WORKER_MODULE
+    deadlines: Deadlines | None = None
     lock_folder: Path = LOCK_FOLDER
     builders: int | None = None
 
@@ -150,7 +153,17 @@ class _Studying:
             many = ManyShapes(payer, asked.shapes, asked.options.modes, self._folder)
             shapes = dynamic_shapes(many, asked.letter, list(asked.shapes), asked.matrix)
             if self._on_gpu:
-                shapes = with_speeds(shapes, asked.shapes, many.blobs, asked.target, self._folder, self._cancel)
+                shapes = with_speeds(
+                    shapes,
+                    asked.shapes,
+                    many.blobs,
+                    asked.target,
+                    self._folder,
+                    self._cancel,
+                    self._processes.worker,
+                    self._processes.builder,
+                    self._processes.deadlines,
+                )
         self._report("done", total, total)
         return Reuse(on_gpu=self._on_gpu, repeats=asked.repeats, costs=tuple(costs), shapes=shapes, graphs=tuple(uses))
 

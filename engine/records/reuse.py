@@ -94,7 +94,8 @@ class Way(StrEnum):
 
 class SizePlan(BaseModel):
     """The first plan of the heuristics that builds at one size. ``plans``: how many there are to choose from;
-    ``refused``: cuDNN's reason where there is none. On a GPU: ``right``, with ``max_rel`` the largest relative error
+    ``refused``: cuDNN's reason where there is none. On a GPU: ``best_name``, where what follows is of another plan, the
+    best of all that the heuristics list; ``right``, with ``max_rel`` the largest relative error
     (``allowed``: what passes), and hot samples; of a wrong plan they decide nothing."""
 
     model_config = FROZEN
@@ -106,6 +107,7 @@ class SizePlan(BaseModel):
     list_ms: float | None = Field(default=None, ge=0)
     build_ms: float | None = Field(default=None, ge=0)
     refused: str | None = None
+    best_name: str | None = None
     right: bool | None = None
     max_rel: float | None = None
     allowed: float | None = None
