@@ -77,7 +77,7 @@ class PlanCheckup(BaseModel):
         if self.running is not None and self.running.status is not Status.OK:
             return UNUSABLE
         if not self.loading.ok:
-            return WORSE if self.rebuilding is not None and rebuilds else UNUSABLE
+            return WORSE if rebuilds else UNUSABLE  # also where nobody tried to rebuild it: a default decides, and was
         slower = self.running is not None and self.running.inside is False
         return WORSE if slower or not rebuilds else FINE
 
