@@ -4,22 +4,21 @@ one and those tuned at other sizes, right or wrong, sampled in turns."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.graph.spec import GraphSpec
 from engine.jobs.admission import Admission, Entry
+from engine.jobs.asking import Asking
 from engine.jobs.field import Field
 from engine.jobs.measuring import WORKER_MODULE, Deadlines, GpuWorker
 from engine.jobs.planning import plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.sampling import HotSampling
-from engine.jobs.unlisted import Beyond
 from engine.measure.findings import Finding
 from engine.measure.screening import RULES
-from engine.plans.candidates import MODES
 from engine.plans.targets import Target
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
@@ -92,7 +91,7 @@ class _Speeds:
 
     def measure(self, size: int, dynamic: PlanRecord | None) -> None:
         """Everything the heuristics list at a size, and the dynamic plan."""
-        plans = self._built(size, MODES, Beyond())
+        plans = self._built(size)
         if dynamic is not None:
             plans[dynamic.key] = dynamic
         self.plans[size] = plans
@@ -105,22 +104,22 @@ class _Speeds:
         wanted = {key: self.plans[at][key].identity for at, key in best.items() if key not in own}
         if not wanted:
             return
-        built = self._built(size, (), Beyond(explicit=tuple(wanted.values())))
+        common = {"spec": self._specs[size].model_dump_json(), "target": self._target.model_dump_json()}
+        asking = Asking(self._pool, common, self._folder, self._cancel)
+        built = {key: plan for key, identity in wanted.items() if (plan := asking.build(identity, None, [])[1])}
         beside = {best[size]: own[best[size]]} if size in best else {}
         found = self._measured(size, {**built, **beside})
         self.plans[size] = {**built, **own}
         self.seen[size] = {**{key: found[key] for key in built if key in found}, **self.seen[size]}
 
-    def _built(self, size: int, modes: Sequence[str], beyond: Beyond) -> dict[str, PlanRecord]:
+    def _built(self, size: int) -> dict[str, PlanRecord]:
         outcome = plan_graph(
             self._specs[size],
             self._target,
-            modes,
             pool=self._pool,
             blob_dir=self._folder,
             reload=False,
             cancel=self._cancel,
-            beyond=beyond,
         )
         return {plan.key: plan for plan in outcome.plans if plan.status is Status.OK and plan.blob_sha256}
 

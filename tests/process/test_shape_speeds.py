@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from engine.graph.pipelines import CATALOGUE
+from engine.jobs import shape_speeds
 from engine.jobs.protocol import JobCancelled
 from engine.jobs.shape_speeds import with_speeds
 from engine.plans.targets import local_target
@@ -69,3 +70,23 @@ def test_it_ends_soon_after_it_is_cancelled(machine):
     cancel.set()
     with pytest.raises(JobCancelled):
         measured(machine, cancel)
+
+
+def test_a_plan_tuned_at_one_size_is_built_and_run_at_another_that_does_not_list_it(machine, monkeypatch):
+    """At one size a plan is listed that the others lack: there it is built by its engine and knobs."""
+    listed = shape_speeds._Speeds._built
+
+    def fewer(self, size):
+        plans = listed(self, size)
+        return {key: plan for key, plan in plans.items() if size == 8 or plan.plan_name != "eng2"}
+
+    monkeypatch.setattr(shape_speeds._Speeds, "_built", fewer)
+    machine.script(slower={"eng0": 0.5, "eng1": 0.4})
+    found = measured(machine)
+    cells = {(one.tuned_at, one.run_at): one for one in found.matrix}
+    assert (cells[8, 8].plan_name, cells[16, 16].plan_name) == ("eng2", "eng1")
+    assert cells[8, 16].builds and cells[8, 16].right
+    assert cells[8, 16].hot.median_us < cells[16, 16].hot.median_us, "what is tuned elsewhere may be better"
+    machine.script(slower={"eng0": 0.5, "eng1": 0.4}, builder={"build None": "fail"})
+    cell = next(one for one in measured(machine).matrix if (one.tuned_at, one.run_at) == (8, 16))
+    assert not cell.builds and cell.hot is None
