@@ -30,6 +30,7 @@ class Mark:
 
 COLD = Mark("cold build", theme.WRONG_COLOUR, "square")
 WARM = Mark("build, compute cache warm", theme.FIRST_PICK_COLOUR, "diamond")
+AGAIN = Mark("build again, libraries loaded", theme.OTHER_COLOUR, "diamond-open")
 FIRST_LOAD = Mark("first load of a process", theme.ENGINE_COLOURS[0], "circle-open")
 LOAD = Mark("load", theme.FASTEST_COLOUR, "circle")
 WAYS = {
@@ -42,7 +43,7 @@ WRONG = Mark("wrong result", theme.WRONG_COLOUR, "x")
 
 def costs_figure(reuse: Reuse) -> go.Figure | None:
     """Build against load: one row per plan, the dearest cold build first; milliseconds, medians with all repetitions
-    as bars. At the right how many times a load a cold build takes."""
+    as bars. At the right how many times a load a build takes (PlanCost.speedup)."""
     costs = sorted(reuse.costs, key=lambda cost: -cost.cold_ms.median_ms if cost.cold_ms else 0.0)
     costs = [cost for cost in costs if cost.cold_ms or cost.load_ms]
     if not costs:
@@ -51,6 +52,7 @@ def costs_figure(reuse: Reuse) -> go.Figure | None:
     kinds: tuple[tuple[Mark, Callable[[PlanCost], Times | None]], ...] = (
         (COLD, lambda cost: cost.cold_ms),
         (WARM, lambda cost: cost.warm_ms),
+        (AGAIN, lambda cost: cost.again_ms),
         (FIRST_LOAD, lambda cost: cost.first_load_ms),
         (LOAD, lambda cost: cost.load_ms),
     )
@@ -69,7 +71,8 @@ def costs_figure(reuse: Reuse) -> go.Figure | None:
             f"<b>{cost.plan_name}</b><br>{mark.name}: {_ms(times)}<br>{_repeats(times)}"
             for cost, times in zip(costs, found, strict=True)
         ]
-        traces.append(_trace(mark, rows, at, middle, hover, error_x=error_x))
+        if at:
+            traces.append(_trace(mark, rows, at, middle, hover, error_x=error_x))
     limits = [value for trace in traces for value in trace["x"] if value > 0]
     axis = value_axis("milliseconds, median of fresh processes", min(limits), max(limits), log=True)
     return rows_figure(rows, traces, axis, [theme.fmt_ratio(cost.speedup) for cost in costs], None)

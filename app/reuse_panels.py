@@ -25,7 +25,7 @@ def render_costs(reuse: Reuse) -> None:
     where = "on the GPU" if reuse.on_gpu else "without a GPU: builds and loads are real, nothing was executed"
     st.caption(f"Every number of a process of its own that did nothing else, {reuse.repeats} each; {where}.")
     if (figure := reuse_charts.costs_figure(reuse)) is not None:
-        said = "Time to build and to load each plan; at the right how many times a load a cold build takes"
+        said = "Time to build and to load each plan; at the right how many times a load a build takes"
         render_chart(prepared(figure, said), key="reuse-costs")
     render_table(reuse_tables.costs_table(reuse).prepared(), key="reuse-costs-table", height=320)
 

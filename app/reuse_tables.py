@@ -16,9 +16,10 @@ def costs_table(reuse: Reuse) -> Table:
         Column("kernel", "compiled at run time, or delivered with cuDNN"),
         Column("cold build", "median of fresh processes, the driver's compute cache off", number=True),
         Column("warm build", "the same with a compute cache that another process filled", number=True),
+        Column("build again", "a precompiled plan's second build in a process: its first loads a library", number=True),
         Column("first load", "the first deserialize of a process, libraries included", number=True),
         Column("load", "the second", number=True),
-        Column("cold / load", "how many times the second load a cold build takes", number=True),
+        Column("build / load", "cold build, or second build where precompiled, over the second load", number=True),
         Column("compiles on load", "whether enforce_precompiled refuses it"),
         Column("serialized", number=True),
     ]
@@ -33,7 +34,7 @@ def costs_table(reuse: Reuse) -> Table:
         cells = [
             Cell(cost.plan_name),
             Cell("compiled" if cost.compiled else "precompiled"),
-            *(_time(times) for times in (cost.cold_ms, cost.warm_ms, cost.first_load_ms, cost.load_ms)),
+            *(_time(times) for times in (cost.cold_ms, cost.warm_ms, cost.again_ms, cost.first_load_ms, cost.load_ms)),
             Cell(fmt_ratio(cost.speedup), cost.speedup),
             Cell(recompiles if cost.message is None else f"{recompiles}; {cost.message}"),
             Cell(fmt_bytes(cost.blob_bytes), cost.blob_bytes),

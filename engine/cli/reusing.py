@@ -209,6 +209,7 @@ def _print_reuse(reuse: Reuse) -> None:
             "compiled" if cost.compiled else "precompiled",
             _ms(cost.cold_ms),
             _ms(cost.warm_ms),
+            _ms(cost.again_ms),
             _ms(cost.first_load_ms),
             _ms(cost.load_ms),
             None if cost.speedup is None else f"{cost.speedup:.3g}x",
@@ -218,7 +219,18 @@ def _print_reuse(reuse: Reuse) -> None:
         )
         for cost in reuse.costs
     ]
-    header = ("plan", "kernel", "cold build", "warm build", "first load", "load", "cold/load", "recompiles", "bytes")
+    header = (
+        "plan",
+        "kernel",
+        "cold build",
+        "warm build",
+        "again",
+        "first load",
+        "load",
+        "build/load",
+        "recompiles",
+        "bytes",
+    )
     print_table((*header, "message"), rows)
     if reuse.shapes is not None:
         print()

@@ -80,7 +80,7 @@ class _Paid:
             identity=plan.identity,
             plan_name=plan.plan_name,
             modes=dict(plan.modes),
-            compiled=_COMPILED in plan.behavior_notes,
+            compiled=self._compiled,
             blob_bytes=plan.blob_bytes,
             message=" ".join(self._messages) or None,
             **self._found,
@@ -93,7 +93,10 @@ class _Paid:
             self._messages.append(f"{what}: {error}")
 
     def _cold(self) -> None:
-        self._keep([self._payer.ask("build", self._building) for _ in range(self._repeats)], "cold")
+        asked = {**self._building, "again": not self._compiled}
+        answers = [self._payer.ask("build", asked) for _ in range(self._repeats)]
+        self._keep(answers, "cold")
+        self._found["again_ms"] = _times(answers, "again_ms")
 
     def _warm(self) -> None:
         with tempfile.TemporaryDirectory(prefix="planscope-cache-") as name:
@@ -115,6 +118,10 @@ class _Paid:
 
     def _keep(self, answers: list[Content], kind: str) -> None:
         self._found |= {f"{kind}_ms": _times(answers, "build_ms"), f"execute_{kind}_ms": _times(answers, "execute_ms")}
+
+    @property
+    def _compiled(self) -> bool:
+        return _COMPILED in self._plan.behavior_notes
 
     @property
     def _building(self) -> dict[str, Any]:

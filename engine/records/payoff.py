@@ -84,7 +84,8 @@ def calls_until(cost_us: float, saving_us: float) -> int | None:
 
 
 def load_speedup(costs: Iterable[PlanCost], compiled: bool = True) -> float | None:
-    """Median over plans of cold build over second load; those compiled at run time, or those that are not."""
+    """Median over plans of build over second load (see PlanCost.speedup); those compiled at run time, or those that
+    are not."""
     ratios = sorted(cost.speedup for cost in costs if cost.compiled is compiled and cost.speedup is not None)
     if not ratios:
         return None
@@ -108,8 +109,9 @@ def _costs(study: Reuse) -> Iterator[str]:
         count = sum(cost.compiled is compiled and cost.speedup is not None for cost in study.costs)
         if ratio is None:
             continue
-        words = f"{factor(ratio)} faster than" if ratio >= 1 else f"{factor(1 / ratio)} the time of"
-        yield f"Loading is {words} a cold build: the median of {several(count, 'plan')} {which}."
+        build = "a cold build" if compiled else "a build with libraries loaded"
+        words = f"is {factor(ratio)} faster than" if ratio >= 1 else f"takes {factor(1 / ratio)} the time of"
+        yield f"Loading {words} {build}: the median of {several(count, 'plan')} {which}."
     caches = [cost.cache_bytes for cost in study.costs if cost.compiled and cost.cache_bytes is not None]
     if caches and not any(caches):
         yield "The driver's compute cache stayed empty, so a warm build was no other than a cold one."

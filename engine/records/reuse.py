@@ -45,10 +45,11 @@ class PlanCost(BaseModel):
     """One plan, each time in a fresh process that had cuDNN's libraries loaded before it built.
 
     ``cold_ms``: built with the driver's compute cache off; ``warm_ms``: with a cache that an earlier process had
-    filled, which then held ``cache_bytes``. ``first_load_ms``: the first deserialize of a process, which also loads
-    libraries; ``load_ms``: the second. ``precompiled``: whether loading with ``enforce_precompiled`` succeeds, so that
-    nothing is compiled again. ``execute_*``: the first execution after each, waited for, on a GPU only. ``message``:
-    why something is missing.
+    filled, which then held ``cache_bytes``. ``again_ms``: a precompiled plan's second build in the same process: its
+    first one loads the library that holds its kernel, which is most of what it takes. ``first_load_ms``: the first
+    deserialize of a process, which loads libraries too; ``load_ms``: the second. ``precompiled``: whether loading with
+    ``enforce_precompiled`` succeeds, so that nothing is compiled again. ``execute_*``: the first execution after each,
+    waited for, on a GPU only. ``message``: why something is missing.
     """
 
     model_config = FROZEN
@@ -60,6 +61,7 @@ class PlanCost(BaseModel):
     blob_bytes: int | None = None
     cold_ms: Times | None = None
     warm_ms: Times | None = None
+    again_ms: Times | None = None
     cache_bytes: int | None = Field(default=None, ge=0)
     first_load_ms: Times | None = None
     load_ms: Times | None = None
@@ -77,10 +79,12 @@ class PlanCost(BaseModel):
 
     @property
     def speedup(self) -> float | None:
-        """How many times the second load a cold build takes."""
-        if self.cold_ms is None or self.load_ms is None or not self.load_ms.median_ms:
+        """How many times the second load a build takes: a cold one where the kernel is compiled, else the second of a
+        process, for libraries are loaded either way."""
+        build = self.cold_ms if self.compiled else self.again_ms
+        if build is None or self.load_ms is None or not self.load_ms.median_ms:
             return None
-        return self.cold_ms.median_ms / self.load_ms.median_ms
+        return build.median_ms / self.load_ms.median_ms
 
 
 class Way(StrEnum):

@@ -19,6 +19,7 @@ def cost(engine, cold, load, compiled=True, **more):
         "cold_ms": times(cold * 0.9, cold, cold * 1.2),
         "warm_ms": times(cold / 10),
         "first_load_ms": times(load * 20),
+        "again_ms": None if compiled else times(cold / 4),
         "load_ms": times(load, load * 1.1),
         "precompiled": True,
         "blob_bytes": 50_000,

@@ -62,6 +62,7 @@ def test_builds_and_loads_are_each_of_a_process_of_its_own(studied):
         assert len(cost.cold_ms.values_ms) == len(cost.warm_ms.values_ms) == len(cost.load_ms.values_ms) == 2
         assert cost.execute_cold_ms is cost.execute_load_ms is None
         assert cost.precompiled is True and cost.blob_bytes > 1000
+        assert (cost.again_ms is None) is cost.compiled
     compiled = [cost for cost in reuse.costs if cost.compiled]
     assert compiled and all(cost.speedup > 10 for cost in compiled)
     assert told[-1][0] == "done" and told[-1][1] == told[-1][2]

@@ -27,7 +27,12 @@ def answer(request, script, channel):
             (Path(os.environ["CUDA_CACHE_PATH"]) / "kernel").write_bytes(b"12345")
         if act == "fail":
             raise ValueError("no kernel")
-        return {"build_ms": 50.0 if cached else 500.0, "blob_bytes": 100, "execute_ms": 0.5 if gpu else None}
+        return {
+            "build_ms": 50.0 if cached else 500.0,
+            "again_ms": 2.0 if request.get("again") else None,
+            "blob_bytes": 100,
+            "execute_ms": 0.5 if gpu else None,
+        }
     if op == "load":
         script.act("load", channel)
         assert Path(request["blob"]).is_file()

@@ -32,7 +32,8 @@ def test_every_number_is_of_a_process_of_its_own_and_no_two_work_at_once(machine
     assert run.kind is RunKind.PLAN and reuse.on_gpu and len(reuse.costs) == len(reuse.graphs) == 3
     for cost in reuse.costs:
         assert (cost.cold_ms.values_ms, cost.warm_ms.values_ms, cost.cache_bytes) == ((500.0,) * 2, (50.0,) * 2, 5)
-        assert (cost.first_load_ms.values_ms, cost.load_ms.values_ms, cost.speedup) == ((20.0,) * 2, (1.0,) * 2, 500)
+        assert (cost.first_load_ms.values_ms, cost.load_ms.values_ms, cost.speedup) == ((20.0,) * 2, (1.0,) * 2, 2)
+        assert not cost.compiled and cost.again_ms.values_ms == (2.0, 2.0)
         assert cost.execute_cold_ms.median_ms == 0.5 and cost.execute_load_ms.median_ms == 0.2
     noted = [(pid, what) for pid, _, what in diary(machine.folder, "reuser")]
     assert len({pid for pid, what in noted if what == "start"}) == 3 * (2 + 3 + 2) + 3
