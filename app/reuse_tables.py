@@ -149,7 +149,7 @@ def _result(size: SizePlan) -> str:
     if size.refused:
         return f"⊘ {size.refused}"
     if size.right is None:
-        return NOTHING
+        return f"✗ {size.complaint}" if size.complaint else NOTHING
     return "✓ right" if size.right else f"≠ wrong: {size.complaint}"
 
 

@@ -28,8 +28,8 @@ st.title("Reuse")
 studies = [run for run in resources().library.summaries() if run.reuse]
 if not studies:
     st.info(
-        "There is no study of reuse yet. Make one on the command line and import it on the Runs page; without a GPU it "
-        "builds and loads, and executes nothing.",
+        "There is no study of reuse yet. Make one on the command line, or import one on the Runs page. Without a GPU "
+        "it builds and loads, and executes nothing.",
         icon=":material/recycling:",
     )
     st.code(panels.COMMAND, language="bash")

@@ -11,6 +11,7 @@ import typer
 
 from engine.cli.bundling import parse_sizes
 from engine.cli.cancelling import cancelling
+from engine.cli.finding import open_store
 from engine.cli.options import (
     ALL_MODES,
     Builders,
@@ -66,11 +67,12 @@ def reuse(
     as_json: Json = False,
 ) -> int:
     """Measure what building a graph's plans costs, and what loading them, a kernel cache, overriding shapes and CUDA
-    graphs give in its place. Without a GPU everything is built and loaded, and nothing is executed."""
+    graphs give in its place; the study is kept. Without a GPU everything is built and loaded, and nothing executed."""
     from engine.graph.pipelines import pipeline as find_pipeline
     from engine.jobs.studying import Processes, Study
     from engine.plans.limits import check_memory
     from engine.records.options import SweepOptions
+    from engine.runs.archive import pack
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
@@ -104,10 +106,15 @@ def reuse(
         matrix=matrix,
         graphs=graphs,
     )
-    with tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
+    with open_store() as store, tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         run = _work(asked, Path(folder), cancel, Processes(builders=size))
+        blobs = {sha256: (Path(folder) / sha256).read_bytes() for sha256 in sorted(_digests(run))}
+        if run.reuse is not None:
+            for blob in blobs.values():
+                store.put_blob(blob)
+            store.create_run(run)
         if out is not None:
-            _keep(run, Path(folder), out)
+            write_file(out, pack(run, blobs))
         _report(run, as_json)
     return 0 if run.reuse is not None and any(cost.load_ms for cost in run.reuse.costs) else 1
 
@@ -133,11 +140,8 @@ def _work(asked: Study, folder: Path, cancel: threading.Event, processes: Any) -
     return run
 
 
-def _keep(run: RunRecord, folder: Path, out: Path) -> None:
-    from engine.runs.archive import pack
-
-    digests = {plan.blob_sha256 for plan in run.plans if plan.blob_sha256}
-    write_file(out, pack(run, {digest: (folder / digest).read_bytes() for digest in sorted(digests)}))
+def _digests(run: RunRecord) -> set[str]:
+    return {plan.blob_sha256 for plan in run.plans if plan.blob_sha256}
 
 
 def _report(run: RunRecord, as_json: bool) -> None:
@@ -243,7 +247,7 @@ def _print_reuse(reuse: Reuse) -> None:
                 size.plans or None,
                 None if size.build_ms is None else f"{size.build_ms:.4g}",
                 _us(size),
-                {True: "right", False: "WRONG", None: None}[size.right],
+                {True: "right", False: "WRONG", None: "failed" if size.complaint else None}[size.right],
                 size.refused or size.complaint,
             )
             for series in reuse.shapes.series

@@ -27,12 +27,14 @@ from engine.jobs.planning import CannotPlan, builder_environment
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.machine.gpus import list_gpus
-from engine.plans.targets import Target, local_target, target_from_properties
+from engine.plans.targets import Target, local_target, shipped_targets, target_from_properties
 from engine.records.environment import Environment
 from engine.records.plan import PlanRecord
 
 OPENING_MODULE = "engine.jobs.opening"
 OPENING_S = 60.0
+_FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
+"""Each thread of numpy's reserves address space, which the opening process has little of."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def _open(file: Path, folder: Path | None, cancel: threading.Event, module: str)
     """Whether it is a bundle, and whole."""
     trusted = folder is not None
     try:
-        process = Conversation(module, {}, cancel)
+        process = Conversation(module, _FEW_THREADS, cancel)
         try:
             number = process.ask("open", file=str(file.resolve()), folder=None if folder is None else str(folder))
             told = process.answer(number, OPENING_S)
@@ -125,6 +127,10 @@ class _Examination:
     def _find_target(self) -> Target:
         if gpus := list_gpus():
             return local_target(gpus[0])
+        made_for = self._bundle.manifest.target
+        for shipped in shipped_targets():
+            if (shipped.info.gpu_name, shipped.info.sm) == (made_for.gpu_name, made_for.sm):
+                return shipped
         if self._bundle.properties is None:
             raise JobError("this machine has no GPU, and the bundle has no device properties to load its plans onto.")
         return target_from_properties(json.loads(self._bundle.properties), "bundle")

@@ -18,7 +18,8 @@ from engine.graph.errors import InvalidInput
 from engine.jobs.protocol import Channel, die_with_parent
 
 BUNDLE = "bundle.json"
-_ADDRESS_SPACE = 4 << 30
+_ADDRESS_SPACE = 16 << 30
+"""Bytes; of real memory it uses some 100 MiB and what the bundle unpacks to."""
 _CPU_S = 120
 
 

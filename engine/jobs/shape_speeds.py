@@ -217,12 +217,17 @@ def _told(one: Seen) -> dict[str, object]:
     finding = one.finding
     worst = max(finding.accuracy, key=lambda output: (output.max_rel or 0.0) / output.tolerance, default=None)
     return {
-        "right": finding.status is Status.OK,
+        "right": _right(finding),
         "max_rel": worst.max_rel if worst else None,
         "allowed": worst.tolerance if worst else None,
         "complaint": finding.message,
         "hot": one.hot,
     }
+
+
+def _right(finding: Finding) -> bool | None:
+    """None for a plan that did not run."""
+    return {Status.OK: True, Status.WRONG_RESULT: False}.get(finding.status)
 
 
 def _matrix(speeds: _Speeds) -> tuple[Transplant, ...]:
@@ -238,7 +243,7 @@ def _matrix(speeds: _Speeds) -> tuple[Transplant, ...]:
                     plan_name=speeds.plans[at][key].plan_name,
                     builds=one is not None,
                     message=None if one else "it does not build at this size.",
-                    right=None if one is None else one.finding.status is Status.OK,
+                    right=None if one is None else _right(one.finding),
                     hot=one.hot if one is not None else None,
                 )
             )

@@ -99,8 +99,9 @@ class Way(StrEnum):
 class SizePlan(BaseModel):
     """The first plan of the heuristics that builds at one size. ``plans``: how many there are to choose from;
     ``refused``: cuDNN's reason where there is none. On a GPU: ``best_name``, where what follows is of another plan, the
-    best of all that the heuristics list; ``right``, with ``max_rel`` the largest relative error
-    (``allowed``: what passes), and hot samples; of a wrong plan they decide nothing."""
+    best of all that the heuristics list; ``right``, with ``max_rel`` the largest relative error (``allowed``: what
+    passes), and hot samples; of a wrong plan they decide nothing. ``complaint``: what is wrong, or, where ``right`` is
+    None, why it does not run."""
 
     model_config = FROZEN
 

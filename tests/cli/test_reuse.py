@@ -24,7 +24,11 @@ def test_a_study_for_programs_and_as_a_run_file(engine, tmp_path):
     assert told["sentences"][-1].startswith("Built and loaded without a GPU")
     run = read_run_file(out.read_bytes()).run
     assert run.id == told["run_id"] and run.reuse.costs[0].key == cost["key"]
-    assert json.loads(engine("runs", "import", out, "--json").stdout)["id"] == run.id
+    kept = json.loads(engine("runs", "list", "--json").stdout)["runs"]
+    assert [one["reuse"] for one in kept if one["id"] == run.id] == [True]
+    assert json.loads(engine("runs", "import", out, "--json").stdout) == {
+        "id": run.id, "already": True, "original_id": None,
+    }  # fmt: skip
 
 
 @pytest.mark.slow
