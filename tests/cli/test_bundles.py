@@ -64,11 +64,11 @@ def test_every_built_plan_of_a_pipeline_without_a_gpu(engine, tmp_path):
     assert "first built plan that heuristics mode FALLBACK lists" in told["chosen"]
     bundle, blobs = read_bundle(out.read_bytes())
     assert [len(graph.plans) for graph in bundle.graphs] == [len(graph["plans"]) for graph in told["graphs"]]
-    assert sum(len(graph.plans) for graph in bundle.graphs) == told["plans"] > 2
+    assert sum(len(graph.plans) for graph in bundle.graphs) == told["plans"] >= 2
     for graph in bundle.graphs:
         assert graph.plans[0].file.record.modes["FALLBACK"] == 0
         assert all(plan.file.recipe.plan_key for plan in graph.plans)
-    assert "without a GPU" in bundle.manifest.label and len(blobs) > 1
+    assert "without a GPU" in bundle.manifest.label and len(blobs) == told["plans"]
 
 
 def test_what_cudnn_refuses_gives_no_file(invoke, tmp_path):
