@@ -20,6 +20,7 @@ def pages() -> list[st.Page]:
     listed = [
         ("explore", "Explore", ":material/schema:"),
         ("fusion", "Fusion", ":material/merge:"),
+        ("reuse", "Reuse", ":material/recycling:"),
         ("runs", "Runs", ":material/history:"),
     ]
     if (ROOT / "pages" / "system.py").exists():

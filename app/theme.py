@@ -166,7 +166,8 @@ def provenance(run: RunRecord, *, recorded: bool, here: bool = True) -> Provenan
     ``recorded``: it ships with the project; ``here``: this machine measured it (False for an imported run). A recording
     is never called this machine's.
     """
-    if run.kind is RunKind.PLAN or run.environment.gpu is None:
+    studied = run.reuse is not None and run.reuse.on_gpu
+    if (run.kind is RunKind.PLAN and not studied) or run.environment.gpu is None:
         return PLANNED
     what = f"{run.environment.gpu.name}, cuDNN {run.environment.cudnn_backend}, {fmt_date(run.started_at)}"
     if recorded:

@@ -92,15 +92,15 @@ def plan(
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         started = datetime.now(UTC)
         variants = nearby(found, texts)
-        outcome = _work(spec, variants, at, options, size, Path(folder), not no_build, cancel)
+        outcome = plan_all(spec, variants, at, options, size, Path(folder), not no_build, cancel)
         if out is not None and outcome.environment is not None:  # else it was cancelled before anything was known
-            run = _record(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
+            run = as_run(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
             _keep(run, Path(folder), out)
         _report(pipeline, texts, spec, at, outcome, as_json)
     return _status(outcome, built=not no_build)
 
 
-def _work(
+def plan_all(
     spec: GraphSpec,
     variants: tuple[Variant, ...],
     target: Target,
@@ -110,6 +110,7 @@ def _work(
     build: bool,
     cancel: threading.Event,
 ) -> PlanOutcome:
+    """Plans of one graph, with a line of progress; raises Failed where this machine cannot plan."""
     from engine.jobs.planning import CannotPlan, plan_graph
     from engine.jobs.pool import BuilderPool
     from engine.jobs.unlisted import Beyond
@@ -140,7 +141,7 @@ def _work(
         progress.close()
 
 
-def _record(
+def as_run(
     pipeline: str,
     texts: dict[str, str],
     spec: GraphSpec,
@@ -150,6 +151,7 @@ def _record(
     outcome: PlanOutcome,
     environment: Environment,
 ) -> RunRecord:
+    """What planning gave, as a run."""
     from engine.records.run import RunKind, RunRecord, RunStatus
 
     return RunRecord(

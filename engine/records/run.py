@@ -14,6 +14,7 @@ from engine.records.gpu_state import GpuState
 from engine.records.options import SweepOptions
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord, Status
+from engine.records.reuse import Reuse
 from engine.records.samples import Samples
 from engine.records.timings import Timings
 
@@ -167,6 +168,7 @@ class RunRecord(BaseModel):
     baseline: Baseline | None = None
     confirmation: Confirmation | None = None
     phases: Phases | None = None
+    reuse: Reuse | None = None
     plans: tuple[PlanRecord, ...] = ()
 
     @field_validator("format_version")

@@ -38,7 +38,7 @@ class RunSummary(BaseModel):
     """One line of a list of runs. Times are hot medians in microseconds; speedups are ratios of times, above 1 where
     the best plan is faster. ``best_*``: the winner of the hot verdict under the run's own constraints, None where no
     plan meets them; of a run under way the fastest so far. ``counts``: plans by status; ``timed``: how many are right
-    and timed. ``shape`` is for people."""
+    and timed. ``shape`` is for people; ``reuse``: whether it is a study of reuse."""
 
     model_config = FROZEN
 
@@ -66,6 +66,7 @@ class RunSummary(BaseModel):
     first_pick_key: str | None = None
     first_pick_us: float | None = None
     torch_us: float | None = None
+    reuse: bool = False
 
     @property
     def recorded(self) -> bool:
@@ -155,6 +156,7 @@ def summarize(head: RunRecord, plans: Iterable[PlanBrief], origin: Origin, judge
         first_pick_key=first.key if first else None,
         first_pick_us=first.hot_us if first else None,
         torch_us=timings.hot.median_us if timings else None,
+        reuse=head.reuse is not None,
     )
 
 

@@ -51,8 +51,8 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
     shown = Shown(run, job.version, plans_frame(run), resources.resources().library.store.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
-        assert json.loads(bundle.read("recipe.json"))["plan_key"] == plan.key
-        assert {"plan.bin", "load_plan.py", "SHA256SUMS"} <= set(bundle.namelist())
+        assert json.loads(bundle.read("plan-1.json"))["recipe"]["plan_key"] == plan.key
+        assert {"plan-1.bin", "load_plan.py", "SHA256SUMS"} <= set(bundle.namelist())
 
 
 def test_a_head_dim_that_cudnn_refuses_is_answered_in_cudnns_words():

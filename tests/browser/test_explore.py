@@ -61,7 +61,7 @@ def test_pick_change_draw_open_choose_download_reload_and_come_back(page, chromi
         page.get_by_role("button", name="Download plan").click()
     data = Path(download.value.path()).read_bytes()
     with zipfile.ZipFile(io.BytesIO(data)) as bundle:
-        assert json.loads(bundle.read("recipe.json"))["plan_key"] == chosen["plan"]
+        assert json.loads(bundle.read("plan-1.json"))["recipe"]["plan_key"] == chosen["plan"]
     assert "cudnn9.19.0" in download.value.suggested_filename
     assert page.get_by_text("loads in cuDNN 9.19.0 only").is_visible()
 

@@ -1,0 +1,62 @@
+"""`reuse` as people run it, without a GPU."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.machine.gpus import list_gpus
+from engine.runs.archive_reading import read_run_file
+
+pytestmark = [pytest.mark.cudnn, pytest.mark.skipif(bool(list_gpus()), reason="says what it does without a GPU")]
+SMALL = ("conv_relu", "-p", "c=16", "-p", "k=16", "-p", "h=8", "-p", "w=8", "--modes", "FALLBACK", "--target", "h200")
+
+
+def test_a_study_for_programs_and_as_a_run_file(engine, tmp_path):
+    out = tmp_path / "run.zip"
+    done = engine("reuse", *SMALL, "--plans", "1", "--repeats", "1", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (cost,) = told["reuse"]["costs"]
+    assert (told["reuse"]["on_gpu"], cost["message"], cost["execute_load_ms"]) == (False, None, None)
+    assert cost["load_speedup"] == cost["cold_ms"]["values_ms"][0] / cost["load_ms"]["values_ms"][0]
+    assert told["sentences"][-1].startswith("Built and loaded without a GPU")
+    run = read_run_file(out.read_bytes()).run
+    assert run.id == told["run_id"] and run.reuse.costs[0].key == cost["key"]
+    kept = json.loads(engine("runs", "list", "--json").stdout)["runs"]
+    assert [one["reuse"] for one in kept if one["id"] == run.id] == [True]
+    assert json.loads(engine("runs", "import", out, "--json").stdout) == {
+        "id": run.id, "already": True, "original_id": None,
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_study_for_people_with_sizes(engine):
+    done = engine("reuse", *SMALL, "--plans", "1", "--repeats", "1", "--sizes", "n=8,16", "--no-matrix")
+    assert done.returncode == 0, done.stderr
+    assert "without a GPU: nothing was executed" in done.stdout
+    assert "kernel cache" in done.stdout and "does not support override shape" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nonsense",), "no pipeline of this name"),
+        (("matmul", "--repeats", "0"), "from 1 to 50"),
+        (("matmul", "--plans", "0"), "from 1"),
+        (("matmul", "--sizes", "n=8,x"), "n = x"),
+        (("matmul", "--sizes", "nonsense"), "LETTER=A,B,C"),
+        (("matmul", "--sizes", "zz=8"), "no parameter of this name"),
+        (("matmul", "--sizes", "dtype=bf16"), "whole numbers"),
+        (("matmul", "--target", "nowhere"), "no target of this name"),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_work(invoke, arguments, told):
+    result = invoke("reuse", *arguments)
+    assert result.exit_code == 2 and told in result.stderr
+
+
+def test_a_graph_that_cudnn_refuses_is_no_study(invoke):
+    result = invoke("reuse", "sdpa", "-p", "d=100", "--target", "h200", "--modes", "A")
+    assert result.exit_code == 1 and "error: " in result.stderr
