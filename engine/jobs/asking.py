@@ -10,8 +10,9 @@ from typing import Any
 from engine.bundles.checkups import Loading, Rebuilding
 from engine.bundles.reading import BundledPlan
 from engine.jobs.builder import UNUSABLE
-from engine.jobs.pool import BuilderPool, End, Reply
+from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
+from engine.jobs.replies import End, Reply
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
 
 
