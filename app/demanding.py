@@ -31,7 +31,7 @@ def render_demands(now: Constraints) -> None:
             autocomplete="off",
             width=170,
             on_change=_changed,
-            help="The most workspace in bytes, KiB, MiB or GiB; 0 for none",
+            help="The most workspace in bytes, KiB, MiB, GiB or TiB; 0 for none",
         )
         st.toggle("deterministic results", key=_DETERMINISTIC, on_change=_changed)
         st.toggle("a CUDA graph capture", key=_CAPTURABLE, on_change=_changed)

@@ -67,9 +67,7 @@ def passport_notes(run: RunRecord, plan: PlanRecord) -> list[str]:
     else:
         share = f"{repeats.differing:,} of {repeats.elements:,} elements"
         notes.append(f"⚠ Does not repeat: {share} differed in at least one of {repeats.runs} runs on the same data.")
-    reference = (
-        f"computed in {output.reference_dtype}" if output.reference_dtype else "float64, or float32 for want of memory"
-    )
+    reference = output.reference_dtype or "float64, or float32 where memory was short"
     notes.append(f"Reference: {reference}; {data_words(run.options)}.")
     notes.append(tolerance_reason(run.graph, run.options))
     if all(one.rel_norm is None and one.max_ulp is None for one in plan.accuracy):

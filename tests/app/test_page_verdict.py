@@ -42,7 +42,7 @@ def test_a_workspace_limit_that_is_no_size_is_answered_and_the_last_one_holds():
     assert page.text_input(key="demand-workspace").value == "0 B"
     page.text_input(key="demand-workspace").set_value("plenty").run()
     assert not page.exception
-    assert any("must be a size in bytes, KiB, MiB or GiB." in alert for alert in alerts(page))
+    assert any("must be a size in bytes, KiB, MiB, GiB or TiB." in alert for alert in alerts(page))
     assert "eng2 wins hot" in texts(page)
     page.text_input(key="demand-workspace").set_value("").run()
     assert alerts(page) == []
