@@ -21,7 +21,7 @@ def render_demands(now: Constraints) -> None:
     session.follow(_DETERMINISTIC, now.deterministic_only)
     session.follow(_CAPTURABLE, now.capturable_only)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        st.html("<b>The winner must have</b>", width="content")
+        st.html("<b>Constraints</b>", width="content")
         st.text_input(
             "Workspace of at most",
             key=_LIMIT,
@@ -33,8 +33,18 @@ def render_demands(now: Constraints) -> None:
             on_change=_changed,
             help="The most workspace in bytes, KiB, MiB, GiB or TiB; 0 for none",
         )
-        st.toggle("deterministic results", key=_DETERMINISTIC, on_change=_changed)
-        st.toggle("a CUDA graph capture", key=_CAPTURABLE, on_change=_changed)
+        st.toggle(
+            "deterministic only",
+            key=_DETERMINISTIC,
+            on_change=_changed,
+            help="Leaves out plans that cuDNN notes as nondeterministic, and those whose repeated runs differed",
+        )
+        st.toggle(
+            "capturable only",
+            key=_CAPTURABLE,
+            on_change=_changed,
+            help="Leaves out plans whose execution cannot be captured into a CUDA graph",
+        )
         render_errors(wrong, width="content")
 
 

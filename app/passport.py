@@ -89,9 +89,8 @@ def data_words(options: SweepOptions) -> str:
 def tolerance_reason(graph: GraphSpec, options: SweepOptions) -> str:
     """Why the tolerance is what it is, in a sentence: its terms are those of the measuring process."""
     dtype = graph.io_dtype
-    parts = [
-        f"rounding a result to {dtype} moves it by up to {dtype.epsilon / 2:.1e} of itself, and a plan may round twice"
-    ]
+    half = fmt_error(dtype.epsilon / 2)
+    parts = [f"rounding a result to {dtype} moves it by up to {half} of itself, and a plan may round twice"]
     if any(isinstance(operation, Attention) for operation in graph.operations):
         parts.append("attention rounds its probabilities besides, which moves results by a share of the largest value")
     if dtype is DataType.FP32:

@@ -121,7 +121,7 @@ def timings_summary(frame: pd.DataFrame, *, regime: str = "hot", baseline: Basel
             parts.append(f"heuristics' first pick {_time(row, regime)} ({ratio} the time of the best)")
     if baseline is not None and (times := baseline.regimes.get(regime)) is not None:
         time = times.median_us
-        parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)})")
+        parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)} the time of the best)")
     if screened := sum(row[f"{regime}_standing"] == Standing.SCREENED for row in rows):
         parts.append(f"{screened} far from the best, with a few samples only")
     return "; ".join(parts) + "."

@@ -98,8 +98,6 @@ def _controls(shown: Shown, measured: bool) -> tuple[View, Regime, bool]:
             words = REGIME_WORDS.__getitem__
             st.segmented_control("Timing", taken, format_func=words, key="regime", required=True, on_change=_changed)
         zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
-    if measured and (absent := [REGIME_WORDS[regime] for regime in Regime if regime not in taken]):
-        st.caption(f"Not measured in this run: {', '.join(absent)}.")
     return view, regime, zoomed
 
 

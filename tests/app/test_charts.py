@@ -340,7 +340,7 @@ def test_the_charts_in_words(wide: pd.DataFrame) -> None:
     said = readings.timings_summary(frame, baseline=baseline_times(run_of([])))
     assert said == (
         "2 of 3 plans timed; fastest eng2, 80.00 µs; heuristics' first pick 90.00 µs (1.12x the time of the best); "
-        "torch eager 130 µs (1.62x)."
+        "torch eager 130 µs (1.62x the time of the best)."
     )
     assert readings.accuracy_summary(wide) == (
         "34 of 41 plans checked; largest relative errors 1.0e-3 to 7.0e-1; 1 wrong."

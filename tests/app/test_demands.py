@@ -30,7 +30,10 @@ def test_a_link_without_demands_leaves_those_of_the_run():
     assert demands.read("none", Constraints(7, True)) == Constraints()
 
 
-@pytest.mark.parametrize(("text", "size"), [("0", 0), ("64 KiB", 65536), ("1.5m", 1572864), (" 2 GiB ", 2**31), ("1t", 2**40)])
+SIZES = [("0", 0), ("64 KiB", 65536), ("1.5m", 1572864), (" 2 GiB ", 2**31), ("1t", 2**40)]
+
+
+@pytest.mark.parametrize(("text", "size"), SIZES)
 def test_sizes_as_people_write_them(text, size):
     assert demands.read_limit(text) == size
 

@@ -220,7 +220,7 @@ def test_a_run_with_every_kind_of_failure():
     page = opened(**link_to(run))
     assert not page.exception
     outcomes = {row[2] for row in tables(page)[0]}
-    assert {"✓ ok", "≠ wrong result", "⧖ timed out", "↯ crashed", "✗ build failed", "⊘ unsupported"} <= outcomes
+    assert {"✓ ok", "≠ wrong result", "◷ timed out", "↯ crashed", "✗ build failed", "⊘ unsupported"} <= outcomes
     assert "measured here on NVIDIA H200" in texts(page)
     for plan in run.plans:
         if plan.status not in (Status.OK, Status.LISTED):

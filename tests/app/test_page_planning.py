@@ -51,7 +51,8 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
 
     run = planned_run(job, CATALOGUE["matmul"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
-    shown = Shown(run, job.version, judge(run, Constraints()), plans_frame(run), resources.resources().library.store.get_blob)
+    judged, blobs = judge(run, Constraints()), resources.resources().library.store
+    shown = Shown(run, job.version, judged, plans_frame(run), blobs.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
         assert json.loads(bundle.read("recipe.json"))["plan_key"] == plan.key
         assert {"plan.bin", "load_plan.py", "SHA256SUMS"} <= set(bundle.namelist())
