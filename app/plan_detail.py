@@ -54,9 +54,9 @@ def default_key(shown: Shown) -> str:
 
 def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
-    st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype, shown.judged)))
     render_download(shown, plan)
-    st.html(passport_html(shown.run, plan))
+    facts = plan_facts(plan, shown.run.graph.io_dtype, shown.judged)
+    st.html(facts_html(plan.plan_name, facts) + passport_html(shown.run, plan))
     if chart := _samples(*shown.cache_key, plan.key, regime, plan):
         render_chart(chart, key="samples")
 
@@ -88,7 +88,8 @@ def render_download(shown: Shown, plan: PlanRecord) -> None:
             disabled=bool(reason),
             key="download-plan",
         )
-        st.html(escape(reason or f"loads in cuDNN {version} only"), width="content")
+        words = escape(reason or f"loads in cuDNN {version} only")
+        st.html(f'<span class="ps-faint">{words}</span>', width="content")
 
 
 def _no_download(plan: PlanRecord) -> str:

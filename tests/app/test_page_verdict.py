@@ -26,14 +26,14 @@ def plans():
 def test_a_demand_changes_the_winner_and_is_written_into_the_address():
     page = opened(**link_to(keep(run_of(plans()))))
     assert "2 plans tie hot" in texts(page)
-    page.toggle(key="demand-deterministic").set_value(True).run()
+    page.segmented_control(key="demand-only").set_value(["deterministic"]).run()
     assert not page.exception
     assert page.query_params["demands"] == "deterministic"
     said = texts(page)
     assert "eng2 wins hot" in said
     assert "Deterministic plans only: costs nothing that can be told and excludes 1 plan." in said
     again = opened(**dict(page.query_params))
-    assert again.toggle(key="demand-deterministic").value is True
+    assert again.segmented_control(key="demand-only").value == ["deterministic"]
     assert "eng2 wins hot" in texts(again)
 
 
