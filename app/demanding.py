@@ -21,7 +21,7 @@ def render_demands(now: Constraints) -> None:
         session.follow(_LIMIT, demands.limit_text(now.workspace_limit_bytes))
     held = {_DETERMINISTIC: now.deterministic_only, _CAPTURABLE: now.capturable_only}
     session.follow(_ONLY, [name for name, is_set in held.items() if is_set])
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="top"):
         st.text_input(
             "Workspace of at most",
             key=_LIMIT,

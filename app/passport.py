@@ -19,14 +19,19 @@ from engine.records.wording import several
 Row = tuple[str, str, Callable[[OutputAccuracy], str]]
 
 
-def _count(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
+def _counts(one: OutputAccuracy) -> str:
+    return " / ".join(NOTHING if count is None else f"{count:,}" for count in (one.nan, one.inf, one.unwritten))
+
+
+def _wrongly(one: OutputAccuracy) -> str:
+    """Nothing where the counts of NaN and Inf say it already."""
+    return f"{one.nonfinite:,}" if one.nonfinite or one.nan is None else NOTHING
 
 
 def _ulp(value: float | None) -> str:
     if value is None:
         return NOTHING
-    return fmt_number(value, 2) if value < 1e5 else f"{value:.0e}".replace("e+", "e")
+    return fmt_number(value, 2) if value < 1e5 else f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
 
 
 ROWS: tuple[Row, ...] = (
@@ -34,10 +39,8 @@ ROWS: tuple[Row, ...] = (
     ("max. relative error", "|got - want| over |want|, or over the rms if larger", lambda one: fmt_error(one.max_rel)),
     ("error relative to the norm", "norm of the error over the reference's", lambda one: fmt_error(one.rel_norm)),
     ("max. error in ulp", "in the type's spacing at the reference; huge beside zeros", lambda one: _ulp(one.max_ulp)),
-    ("NaN", "elements computed as NaN", lambda one: _count(one.nan)),
-    ("Inf", "elements computed as infinite", lambda one: _count(one.inf)),
-    ("not finite, wrongly", "NaN or infinite where the reference is finite", lambda one: _count(one.nonfinite)),
-    ("never written", "elements that still hold what was there before", lambda one: _count(one.unwritten)),
+    ("NaN / Inf / never written", "how many elements", _counts),
+    ("not finite, wrongly", "NaN or infinite where the reference is finite", _wrongly),
     ("tolerance", "the max. relative error that passes", lambda one: fmt_error(one.tolerance)),
 )
 """Label, what it means, and how it reads."""

@@ -118,7 +118,15 @@ def test_the_winners_passport_and_sampling_are_complete(link):
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        ("3", ("✗ wrong", "NaN 128", "Inf 3", "never written 4,096", "cannot be handed over")),
+        (
+            "3",
+            (
+                "✗ wrong",
+                "NaN / Inf / never written 128 / 3 / 4,096 0 / 0 / 0",
+                "not finite, wrongly 131",
+                "cannot be handed over",
+            ),
+        ),
         ("7", ("⚠ Does not repeat: 311 of 12,845,056 elements differed",)),
         ("0", ("float32, by its error", "until the time budget was used up", "cannot be captured")),
         ("52", ("in screening only: beyond any doubt far from the best", "Bitwise repeatability: not looked at")),
