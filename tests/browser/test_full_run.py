@@ -83,7 +83,8 @@ def test_options_answer_beside_their_fields_and_lose_nothing_when_closed(page, s
     page.goto(server.url + "/?pipeline=sdpa")
     page.locator(".marks path").first.wait_for(state="attached")
     settled(page)
-    page.get_by_role("button", name="Options").focus()
+    options = page.get_by_text("Sweep options")
+    options.locator("xpath=ancestor::summary").focus()
     page.keyboard.press("Enter")
     typed = {"Seed": "-1", "Score shift": "1e9", "Knob search": "many", "Explicit plans": "x"}
     page.get_by_text("About ").first.wait_for()
@@ -93,18 +94,19 @@ def test_options_answer_beside_their_fields_and_lose_nothing_when_closed(page, s
         page.keyboard.type(text)
         page.keyboard.press("Tab")
         settled(page)
-        alert = page.get_by_role("alert").last
+        alert = page.get_by_role("alert").filter(has_text=f"= {text}")
         alert.wait_for()
-        gap = alert.bounding_box()["y"] - field.bounding_box()["y"] - field.bounding_box()["height"]
-        assert 0 <= gap < 60, "the message stands right below its field"
+        box, said = field.bounding_box(), alert.bounding_box()
+        assert 0 <= said["x"] - box["x"] - box["width"] < 60, "the message stands right beside its field"
+        assert abs(said["y"] - box["y"]) < 60
     assert page.get_by_role("alert").count() == len(typed)
     page.get_by_role("radio", name="thorough").focus()
     page.keyboard.press("Space")
     settled(page)
-    page.keyboard.press("Escape")
-    page.get_by_label("Seed").wait_for(state="detached")
+    options.click()
+    page.get_by_label("Seed").wait_for(state="hidden")
     settled(page)
-    page.get_by_role("button", name="Options").click()
+    options.click()
     for label, text in typed.items():
         expect(page.get_by_label(label)).to_have_value(text)
     expect(page.get_by_role("radio", name="thorough")).to_be_checked()
