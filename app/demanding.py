@@ -23,16 +23,21 @@ def render_demands(now: Constraints) -> None:
     session.follow(_ONLY, [name for name, is_set in held.items() if is_set])
     with st.container(horizontal=True, vertical_alignment="top"):
         st.text_input(
-            "Workspace of at most",
+            "Constraint: workspace of at most",
             key=_LIMIT,
             placeholder="no limit",
             max_chars=20,
             autocomplete="off",
-            width=170,
+            width=230,
             on_change=_changed,
         )
         st.segmented_control(
-            "Only plans that are", list(held), selection_mode="multi", key=_ONLY, on_change=_changed, width="content"
+            "Constraint: only plans that are",
+            list(held),
+            selection_mode="multi",
+            key=_ONLY,
+            on_change=_changed,
+            width="content",
         )
         render_errors(wrong, width="content")
 

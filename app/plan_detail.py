@@ -10,12 +10,12 @@ import pandas as pd
 import streamlit as st
 
 from app.chart_view import prepared, render_chart
-from app.charts import samples_figure
 from app.graph_view import facts_html
 from app.judged import Judged
 from app.passport import passport_html
 from app.plan_facts import plan_facts
 from app.sampled import REGIME_WORDS, samples_frame
+from app.samples_chart import samples_figure
 from app.theme import fmt_us
 from engine.bundles.export import bundle, default_plan, file_name
 from engine.graph.errors import InvalidInput

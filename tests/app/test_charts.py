@@ -12,14 +12,16 @@ import plotly.graph_objects as go
 import pytest
 
 from app import readings
-from app.charts import accuracy_figure, build_figure, picked_key, samples_figure, timings_figure
+from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.frames import plans_frame
 from app.plan_rows import log_ticks, shortened
 from app.sampled import baseline_times, samples_frame
+from app.samples_chart import samples_figure
 from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.regimes import verdicts
 from engine.records.timings import Timings
+from tests.app.full_run import full_run
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, samples, timings, wide_run
 
 FIGURES = (timings_figure, accuracy_figure, build_figure)
@@ -272,6 +274,17 @@ def test_samples_in_the_order_taken() -> None:
     assert dots.y[0] == pytest.approx(96 * 0.95)
     assert trace(figure, "median 96.0 µs").y[0] == pytest.approx(96)
     assert samples_figure(samples_frame(timings(80.0)).iloc[:0]) is None
+
+
+def test_samples_taken_at_the_power_limit_stand_out() -> None:
+    winner = next(plan for plan in full_run().plans if plan.timings and plan.timings.set_aside)
+    assert winner.timings is not None
+    figure = samples_figure(samples_frame(winner.timings))
+    calm, held = trace(figure, "sample"), trace(figure, "sample, clocks held down")
+    assert (len(calm.x), len(held.x)) == (90, 30)
+    assert calm.hovertext[0].endswith("<br>1,980 MHz, 47 °C, 412 W")
+    assert held.hovertext[0].endswith("<br>1,740 MHz, 61 °C, 699 W, held back by power capping")
+    assert len(trace(samples_figure(samples_frame(winner.timings), "cold"), "sample").x) == 60
 
 
 def test_foreign_names_are_text_in_plotly_too() -> None:

@@ -62,7 +62,7 @@ def test_all_of_it_fits_at_every_width(page, address, width):
 
 def test_a_constraint_set_by_keyboard_changes_the_winner_and_can_be_taken_back(page, address):
     shown(page, address)
-    field = page.get_by_label("Workspace of at most")
+    field = page.get_by_label("workspace of at most")
     field.fill("0")
     field.press("Enter")
     page.get_by_text("eng10 wins hot with").wait_for()
