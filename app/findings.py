@@ -31,7 +31,10 @@ def findings_html(run: RunRecord, judged: Judged) -> str:
     groups = dict.fromkeys(finding.about for finding in said)
     listing = "".join(_group(about, [one for one in said if one.about == about]) for about in groups)
     winners = _table(WINNERS, WINNER_HEADS, [winner_row(judged, regime) for regime in Regime])
-    picks = _table(PICKS, PICK_HEADS, [pick_row(judged.hot, pick) for pick in judged.hot.picks])
+    modes: dict[tuple[str, ...], list[str]] = {}
+    for mode, *rest in (pick_row(judged.hot, pick) for pick in judged.hot.picks):
+        modes.setdefault(tuple(rest), []).append(mode)  # modes that fare alike share a line
+    picks = _table(PICKS, PICK_HEADS, [(", ".join(names), *rest) for rest, names in modes.items()])
     return f"<div class='ps-findings'><dl>{listing}</dl><div>{winners}{picks}</div></div>"
 
 
@@ -85,7 +88,7 @@ def _group(about: str, said: Sequence[Finding]) -> str:
     return f"<div><dt>{escape(about)}</dt>{lines}</div>"
 
 
-def _table(caption: str, heads: Cells, rows: Sequence[Cells]) -> str:
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{title}</th>" for title in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"

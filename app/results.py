@@ -44,10 +44,10 @@ _NO_SUCH_PLAN = (
 
 
 def render_headline(shown: Shown, origin: Provenance) -> None:
-    """Where the numbers come from, a sentence, and the few numbers that matter."""
+    """Where the numbers come from, a sentence, the few numbers that matter, and what is demanded of the winner."""
+    st.html(_headline(*shown.cache_key, shown, origin))
     if shown.judged.verdicts:
         render_demands(shown.judged.constraints)
-    st.html(_headline(*shown.cache_key, shown, origin))
     run = shown.run
     if run.kind is RunKind.SWEEP and run.status in _CUT_SHORT:
         reason = escaped(run.message or "no reason is known")

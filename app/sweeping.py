@@ -97,7 +97,7 @@ def _render_fields(asked: Asked) -> None:
     _switch(
         "compute_cache", "Builds may use the driver's cache of compiled kernels; without it, build times are cold ones"
     )
-    st.caption("The constraints on the winner are those set above the results.")
+    st.caption("The constraints on the winner are those set above the charts.")
 
 
 def _choose(label: str, field: str, choices: list[Any], words: Callable[[Any], str]) -> Any:

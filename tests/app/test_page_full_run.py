@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from app.findings import winner_row
+from app.findings import findings_html, winner_row
 from app.judged import findings, judge
 from engine.records.constraints import Constraints
 from engine.records.timings import Regime
@@ -15,6 +15,7 @@ from engine.runs.home import data_home
 from engine.runs.store import Store
 from tests.app.full_run import full_run
 from tests.app.pages import components, opened, tables, texts
+from tests.app.sample_runs import ok_plan, run_of
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
 BLOB = b"an invented blob"
@@ -68,6 +69,14 @@ def test_every_regime_has_its_own_winner_and_says_how_the_hot_one_fares():
     assert rows[Regime.HOST][3] == "= ties"
     limited = judge(full_run(), Constraints(workspace_limit_bytes=0))
     assert winner_row(limited, Regime.HOT)[1] == "eng10"
+
+
+def test_modes_that_fare_alike_share_a_line():
+    picked = [ok_plan(1, 80.0, modes={"A": 0, "B": 0}), ok_plan(2, 99.0, modes={"FALLBACK": 0})]
+    run = run_of(picked)
+    html = findings_html(run, judge(run, Constraints()))
+    assert "<td>A, B</td><td>eng1</td><td>★ wins</td><td>after 1 of 1 plan</td>" in html
+    assert "<td>FALLBACK</td><td>eng2</td><td>1.24x the time of the best</td><td>none of 1 plan</td>" in html
 
 
 def test_a_reversed_order_and_an_unlisted_winner_are_said_plainly():
