@@ -163,4 +163,5 @@ def _digits(row: Mapping[str, Any], regime: str) -> int:
 
 
 def _heading(row: Row) -> str:
-    return f"<b>{shortened(row['plan_name'], 60)}</b> · engine {row['engine']}"
+    named = f" ({shortened(row['engine_name'])})" if row["engine_name"] else ""
+    return f"<b>{shortened(row['plan_name'], 60)}</b> · engine {row['engine']}{named}"

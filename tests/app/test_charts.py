@@ -287,6 +287,16 @@ def test_samples_taken_at_the_power_limit_stand_out() -> None:
     assert len(trace(samples_figure(samples_frame(winner.timings), "cold"), "sample").x) == 60
 
 
+def test_engines_are_called_what_cudnn_calls_them() -> None:
+    kernel = "cudnn_generated_fort_native_sm90_matMul_knob_2_{}_5_0"
+    named = [ok_plan(4, 80.0 + i, {"K": i}, engine_name=kernel.format(tile)) for i, tile in enumerate(("64x64", "8x8"))]
+    foreign = ok_plan(5, 90.0, engine_name="<b>bold</b>")
+    figure = timings_figure(plans_frame(run_of([*named, foreign])))
+    dots = trace(figure, "engine 4 (fort_native_sm90)")
+    assert "engine 4 (fort_native_sm90 64x64)" in dots.hovertext[0]
+    assert "engine 5 (&lt;b&gt;bold&lt;/b&gt;)" in trace(figure, "engine 5").hovertext[0]
+
+
 def test_foreign_names_are_text_in_plotly_too() -> None:
     name = '<a href="javascript:alert(1)">eng</a>'
     frame = plans_frame(run_of([ok_plan(1, 80.0, plan_name=name, modes={"<b>": 3})]))
