@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 from app import theme
 from app.frames import Standing
 from app.plan_rows import (
-    LEGEND,
     LOG_FROM,
     TOP,
     Row,
@@ -145,37 +144,6 @@ def build_figure(frame: pd.DataFrame, *, regime: str = "hot", selected: str | No
         traces.append(points(name, rows, at, x, hover, {"color": colour, "size": 9, "symbol": symbol}))
     axis = value_axis("time (ms)", low, high, log=True)
     return rows_figure(rows, traces, axis, [build_text(row) for row in rows], selected)
-
-
-def samples_figure(samples: pd.DataFrame, regime: str = "hot") -> go.Figure | None:
-    """Every sample of one plan and regime in the order taken (``frames.samples_frame``), with their median."""
-    part = samples[samples["regime"] == regime]
-    if part.empty:
-        return None
-    values, order = part["us"].to_numpy(), part["order"].to_numpy()
-    median, ends = float(np.median(values)), (float(order.min()) - 0.5, float(order.max()) + 0.5)
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "sample",
-        "x": order,
-        "y": values,
-        "marker": {"color": theme.ENGINE_COLOURS[0], "size": 5, "opacity": 0.75},
-        "hovertext": [f"sample {i}: {theme.fmt_us(v, 4)}" for i, v in zip(order, values, strict=True)],
-        "hoverinfo": "text",
-    }
-    line = {"color": theme.FIRST_PICK_COLOUR, "width": 2, "dash": "dash"}
-    layout = {
-        "template": {},
-        "height": 240,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "hovermode": "closest",
-        "legend": LEGEND,
-        "xaxis": {"title": {"text": "sample, in the order taken"}, "automargin": True, "zeroline": False},
-        "yaxis": {"title": {"text": "µs"}, "automargin": True, "zeroline": False},
-    }
-    middle = segments(f"median {theme.fmt_us(median)}", [ends], [(median, median)], line=line)
-    return go.Figure({"data": [dots, middle], "layout": layout})
 
 
 def picked_key(selection: Mapping[str, Any] | None) -> str | None:

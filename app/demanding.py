@@ -9,8 +9,9 @@ from app.notices import render_errors
 from engine.graph.errors import FieldError, InvalidInput
 from engine.records.constraints import Constraints
 
-_LIMIT, _DETERMINISTIC, _CAPTURABLE = "demand-workspace", "demand-deterministic", "demand-capturable"
+_LIMIT, _ONLY = "demand-workspace", "demand-only"
 _WRONG = "demand.wrong"
+_DETERMINISTIC, _CAPTURABLE = "deterministic", "capturable"
 
 
 def render_demands(now: Constraints) -> None:
@@ -18,28 +19,30 @@ def render_demands(now: Constraints) -> None:
     wrong: tuple[FieldError, ...] = st.session_state.get(_WRONG, ())
     if not wrong:  # what was typed wrong stays to be mended
         session.follow(_LIMIT, demands.limit_text(now.workspace_limit_bytes))
-    session.follow(_DETERMINISTIC, now.deterministic_only)
-    session.follow(_CAPTURABLE, now.capturable_only)
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        st.html("<b>The winner must have</b>", width="content")
+    held = {_DETERMINISTIC: now.deterministic_only, _CAPTURABLE: now.capturable_only}
+    session.follow(_ONLY, [name for name, is_set in held.items() if is_set])
+    with st.container(horizontal=True, vertical_alignment="top"):
         st.text_input(
-            "Workspace of at most",
+            "Constraint: workspace of at most",
             key=_LIMIT,
-            placeholder="workspace: no limit",
-            label_visibility="collapsed",
+            placeholder="no limit",
             max_chars=20,
             autocomplete="off",
-            width=170,
+            width=230,
             on_change=_changed,
-            help="The most workspace in bytes, KiB, MiB or GiB; 0 for none",
         )
-        st.toggle("deterministic results", key=_DETERMINISTIC, on_change=_changed)
-        st.toggle("a CUDA graph capture", key=_CAPTURABLE, on_change=_changed)
+        st.segmented_control(
+            "Constraint: only plans that are",
+            list(held),
+            selection_mode="multi",
+            key=_ONLY,
+            on_change=_changed,
+            width="content",
+        )
         render_errors(wrong, width="content")
 
 
 def _changed() -> None:
-    limit = None
     st.session_state[_WRONG] = ()
     try:
         limit = demands.read_limit(str(st.session_state.get(_LIMIT) or ""))
@@ -47,5 +50,6 @@ def _changed() -> None:
         st.session_state[_WRONG] = error.errors
         session.act()
         return
-    wanted = Constraints(limit, bool(st.session_state.get(_DETERMINISTIC)), bool(st.session_state.get(_CAPTURABLE)))
+    only = st.session_state.get(_ONLY) or ()
+    wanted = Constraints(limit, _DETERMINISTIC in only, _CAPTURABLE in only)
     session.change(demands=demands.written(wanted), plan="")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
-from engine.graph.errors import invalid
+from engine.graph.errors import InvalidInput, invalid
 from engine.records.constraints import Constraints
 from engine.records.wording import count_bytes
 
 NONE = "none"
 _ONE = r"(?:workspace:\d{1,18}|deterministic|capturable)"
 SHAPE = re.compile(rf"{NONE}|{_ONE}(?:,{_ONE}){{0,2}}")
-_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20, "g": 2**30, "gib": 2**30}
-_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]{0,3})")
+_UNITS = {"": 1, "b": 1, **{unit + more: 1024**i for i, unit in enumerate("kmgt", 1) for more in ("", "ib")}}
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?)\s*([a-z]{0,3})")
+_BEYOND = 2**63
+"""What no record of a run can hold."""
 _REMEDY = "Write 0, 64 KiB, 1 MiB or 2 GiB, or leave it empty for no limit."
 
 
@@ -40,9 +43,9 @@ def read_limit(text: str) -> int | None:
         return None
     found = _SIZE.fullmatch(given)
     if found is None or found[2] not in _UNITS:
-        raise invalid("workspace", text, "must be a size in bytes, KiB, MiB or GiB.", _REMEDY)
-    size = float(found[1]) * _UNITS[found[2]]
-    if size >= 2**50:
+        raise invalid("workspace", text, "must be a size in bytes, KiB, MiB, GiB or TiB.", _REMEDY)
+    size = Decimal(found[1]) * _UNITS[found[2]]
+    if size >= _BEYOND:
         raise invalid("workspace", text, "no GPU has so much memory.", _REMEDY)
     return int(size)
 
@@ -51,5 +54,8 @@ def limit_text(limit: int | None) -> str:
     """What stands in the field for a limit: read again, it is the same number of bytes."""
     if limit is None:
         return ""
-    short = count_bytes(limit)
-    return short if read_limit(short) == limit else str(limit)
+    short, plain = count_bytes(limit), str(limit)
+    try:
+        return short if read_limit(short) == limit else plain
+    except InvalidInput:  # of thousands of tebibytes
+        return plain

@@ -231,7 +231,7 @@ def frame_csv(frame: pd.DataFrame) -> bytes:
     safe = frame.copy()
     for column in safe.columns:
         if safe[column].dtype in (object, "str"):
-            safe[column] = [_inert(value) if isinstance(value, str) else value for value in safe[column]]
+            safe[column] = [_inert(text) if isinstance(text, str) else text for text in safe[column]]
     safe.columns = pd.Index([_inert(str(column)) for column in safe.columns])
     return str(safe.to_csv(index=False, lineterminator="\r\n")).encode()
 

@@ -24,7 +24,7 @@ from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
 from engine.records.sentences import winner_sentence
-from engine.records.verdict import Verdict
+from engine.records.verdict import SAME_SHARE, SAME_US, Verdict
 from engine.records.wording import microseconds, several, span
 
 _TF32 = "TF32 keeps 10 bits of mantissa: errors of 1e-3, where float32 has 1e-6"
@@ -94,21 +94,21 @@ def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
 
 
 def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> str:
-    """The best beside the heuristics' first pick and beside torch, as a sentence; "" where neither is there."""
-    pick = run.first_pick
-    parts, compared = [], []
+    """The heuristics' first pick and torch beside the best, as a sentence; "" where neither is there."""
+    pick, parts = run.first_pick, []
+    best = "the best that meets the constraints" if hot.constraints.demands else "the best"
     if pick is not None and pick.key in hot.tie_set:
-        parts.append("the heuristics' first pick wins" if pick.key == hot.winner else "the heuristics' first pick ties")
+        parts.append(f"the heuristics' first pick {'wins' if pick.key == hot.winner else 'ties'}")
     elif pick is not None and pick.key in hot.intervals:
         us = hot.intervals[pick.key].median
-        compared.append(f"{_faster(us / best_us)} the heuristics' first pick ({fmt_us(us)})")
+        meets = "takes" if hot.constraints.admit(pick) else "does not meet the constraints, and takes"
+        parts.append(f"the heuristics' first pick {meets} {fmt_ratio(us / best_us)} the time of {best} ({fmt_us(us)})")
     elif pick is not None:
         parts.append(f"the heuristics' first pick ended as {_status(pick)}")
     if torch is not None:
-        compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)})")
-    if compared:
-        best = "the best that meets the constraints" if hot.constraints.demands else "the best"
-        parts.append(f"{best} is {' and '.join(compared)}")
+        ratio = f"{fmt_ratio(torch / best_us)} the time of {best}"
+        takes = {"ties": f"is as fast as {best}", "wins": f"is faster: {ratio}"}.get(_stands(torch, best_us))
+        parts.append(f"{name} {takes or f'takes {ratio}'} ({fmt_us(torch)})")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
@@ -131,34 +131,30 @@ def _inert(text: str) -> str:
 
 
 def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> list[Figure]:
-    pick, pick_us = run.first_pick, hot_us(run.first_pick)
-    figures = []
+    pick, figures = run.first_pick, []
     if pick is not None:
-        figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(hot)))
+        us = hot_us(pick)
+        stands = "wins" if pick.key == hot.winner else "ties" if pick.key in hot.tie_set else _beside(us, best_us)
+        figures.append(Figure("Heuristics' first pick", fmt_us(us), f"{pick.plan_name}, {stands or _status(pick)}"))
     if torch is not None:
-        beside = f"{fmt_ratio(torch / best_us)} the time of the best"
-        wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
-        figures.append(Figure(name, fmt_us(torch), beside + wins))
+        outcome = {"wins": f": {name} wins", "ties": ": no difference that matters"}
+        ending = outcome.get(_stands(torch, best_us), "")
+        figures.append(Figure(name, fmt_us(torch), _beside(torch, best_us) + ending))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
     return figures
 
 
-def _picks(hot: Verdict) -> str:
-    """What each heuristics mode's own first pick costs, in times of the best plan."""
-    costs = []
-    for pick in hot.picks:
-        if pick.key is None:
-            continue
-        status = str(pick.status).replace("_", " ")
-        words = (
-            "ties" if pick.ties else status if pick.regret is None else f"{fmt_ratio(pick.regret)} the time of the best"
-        )
-        costs.append(
-            f"{pick.mode}: {'wins' if pick.key == hot.winner else words}{'' if pick.admitted else ' (excluded)'}"
-        )
-    return ", ".join(costs)
+def _beside(us: float | None, best_us: float) -> str:
+    return "" if us is None else f"{fmt_ratio(us / best_us)} the time of the best"
+
+
+def _stands(us: float, best_us: float) -> str:
+    """How something that is no plan stands to the best one, by the measure that plans tie by."""
+    if abs(us - best_us) <= max(SAME_SHARE * best_us, SAME_US):
+        return "ties"
+    return "wins" if us < best_us else "loses"
 
 
 def _share(run: RunRecord, best_us: float) -> list[Figure]:
@@ -197,15 +193,6 @@ def _unmeasured(run: RunRecord) -> Headline:
     return Headline(
         f"{sentence}; planned, not measured." if run.kind is RunKind.PLAN else f"{sentence}.", tuple(figures)
     )
-
-
-def _faster(ratio: float) -> str:
-    """In words like "1.28x faster than": a loss is said as one, and half a percent is no difference."""
-    if abs(ratio - 1) < 0.005:
-        return "as fast as"
-    if ratio >= 1:
-        return f"{fmt_ratio(ratio)} faster than"
-    return f"{fmt_ratio(1 / ratio)} slower than"
 
 
 def _status(plan: PlanRecord) -> str:

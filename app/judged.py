@@ -14,6 +14,7 @@ from engine.records.run import RunKind, RunRecord
 from engine.records.sentences import change_sentence, cost_sentence, unlisted_sentence
 from engine.records.timings import Regime
 from engine.records.verdict import Verdict
+from engine.records.wording import listing, several
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,35 @@ def findings(run: RunRecord, judged: Judged) -> list[Finding]:
         found.append(Finding("Beyond the heuristics", "No further plan was measured right."))
     else:
         found.append(Finding("Beyond the heuristics", "Not looked at: this run has listed plans only."))
-    found += [Finding("Constraints", cost_sentence(cost)) for cost in hot.costs]
-    found += [Finding("While measuring", text, warns=_disturbs(text)) for text in judged.circumstances]
-    if all(plan.timings is None or (plan.timings.gpu is None and not plan.timings.states) for plan in run.plans):
-        found.append(Finding("While measuring", "The GPU's clocks, power and temperature were not recorded."))
+    return [*found, *_constraints(hot), *_measuring(run, judged)]
+
+
+def _constraints(hot: Verdict) -> list[Finding]:
+    """What each costs that is set, or would cost; those that would change nothing share a sentence."""
+    idle = [cost.words for cost in hot.costs if not cost.is_set and not cost.excluded]
+    said = [cost_sentence(cost) for cost in hot.costs if cost.is_set or cost.excluded]
+    if idle:
+        words = listing([idle[0], *(word[0].lower() + word[1:] for word in idle[1:])])
+        said.append(f"{words} would exclude none of the measured plans.")
+    return [Finding("Constraints", text) for text in said]
+
+
+def _measuring(run: RunRecord, judged: Judged) -> list[Finding]:
+    about, timings = "While measuring", [plan.timings for plan in run.plans if plan.timings is not None]
+    found = [Finding(about, text, warns=_disturbs(text)) for text in judged.circumstances]
+    if all(one.gpu is None and not one.states for one in timings):
+        found.append(Finding(about, "The GPU's clocks, power and temperature were not recorded."))
     elif not any(finding.warns for finding in found):
-        found.append(Finding("While measuring", "Nothing held the clocks down, and no sample was set aside."))
+        found.append(Finding(about, "Nothing held the clocks down, and no sample was set aside."))
+    sampled = [one.stopped for one in timings if one.stopped in ("precise", "budget")]
+    if sampled and "budget" not in sampled:
+        until = "until each one's standard error was small enough"
+        found.append(Finding(about, f"{several(len(sampled), 'plan')} sampled in turns, {until}."))
+    elif not sampled and run.phases is None:
+        found.append(Finding(about, "Plans were timed one after another, not in turns."))
+    if run.phases is not None and run.phases.verdict_at_s is not None and run.phases.total_s is not None:
+        took = f"The hot verdict was there after {run.phases.verdict_at_s:.1f} s, all else after"
+        found.append(Finding(about, f"{took} {run.phases.total_s:.1f} s."))
     return found
 
 

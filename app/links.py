@@ -72,7 +72,7 @@ _SHAPES: dict[str, tuple[re.Pattern[str], str, str]] = {
     "demands": (
         demands.SHAPE,
         "demands are none, or some of workspace:BYTES,deterministic,capturable.",
-        "Set them above the chart.",
+        "Set them above the charts.",
     ),
 }
 _CHOICES: dict[str, type[StrEnum]] = {"regime": Regime, "view": View}

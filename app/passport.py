@@ -19,14 +19,19 @@ from engine.records.wording import several
 Row = tuple[str, str, Callable[[OutputAccuracy], str]]
 
 
-def _count(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
+def _counts(one: OutputAccuracy) -> str:
+    return " / ".join(NOTHING if count is None else f"{count:,}" for count in (one.nan, one.inf, one.unwritten))
+
+
+def _wrongly(one: OutputAccuracy) -> str:
+    """Nothing where the counts of NaN and Inf say it already."""
+    return f"{one.nonfinite:,}" if one.nonfinite or one.nan is None else NOTHING
 
 
 def _ulp(value: float | None) -> str:
     if value is None:
         return NOTHING
-    return fmt_number(value, 2) if value < 1e5 else f"{value:.0e}".replace("e+", "e")
+    return fmt_number(value, 2) if value < 1e5 else f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
 
 
 ROWS: tuple[Row, ...] = (
@@ -34,10 +39,8 @@ ROWS: tuple[Row, ...] = (
     ("max. relative error", "|got - want| over |want|, or over the rms if larger", lambda one: fmt_error(one.max_rel)),
     ("error relative to the norm", "norm of the error over the reference's", lambda one: fmt_error(one.rel_norm)),
     ("max. error in ulp", "in the type's spacing at the reference; huge beside zeros", lambda one: _ulp(one.max_ulp)),
-    ("NaN", "elements computed as NaN", lambda one: _count(one.nan)),
-    ("Inf", "elements computed as infinite", lambda one: _count(one.inf)),
-    ("not finite, wrongly", "NaN or infinite where the reference is finite", lambda one: _count(one.nonfinite)),
-    ("never written", "elements that still hold what was there before", lambda one: _count(one.unwritten)),
+    ("NaN / Inf / never written", "how many elements", _counts),
+    ("not finite, wrongly", "NaN or infinite where the reference is finite", _wrongly),
     ("tolerance", "the max. relative error that passes", lambda one: fmt_error(one.tolerance)),
 )
 """Label, what it means, and how it reads."""
@@ -67,9 +70,7 @@ def passport_notes(run: RunRecord, plan: PlanRecord) -> list[str]:
     else:
         share = f"{repeats.differing:,} of {repeats.elements:,} elements"
         notes.append(f"⚠ Does not repeat: {share} differed in at least one of {repeats.runs} runs on the same data.")
-    reference = (
-        f"computed in {output.reference_dtype}" if output.reference_dtype else "float64, or float32 for want of memory"
-    )
+    reference = output.reference_dtype or "float64, or float32 where memory was short"
     notes.append(f"Reference: {reference}; {data_words(run.options)}.")
     notes.append(tolerance_reason(run.graph, run.options))
     if all(one.rel_norm is None and one.max_ulp is None for one in plan.accuracy):
@@ -91,9 +92,8 @@ def data_words(options: SweepOptions) -> str:
 def tolerance_reason(graph: GraphSpec, options: SweepOptions) -> str:
     """Why the tolerance is what it is, in a sentence: its terms are those of the measuring process."""
     dtype = graph.io_dtype
-    parts = [
-        f"rounding a result to {dtype} moves it by up to {dtype.epsilon / 2:.1e} of itself, and a plan may round twice"
-    ]
+    half = fmt_error(dtype.epsilon / 2)
+    parts = [f"rounding a result to {dtype} moves it by up to {half} of itself, and a plan may round twice"]
     if any(isinstance(operation, Attention) for operation in graph.operations):
         parts.append("attention rounds its probabilities besides, which moves results by a share of the largest value")
     if dtype is DataType.FP32:

@@ -10,12 +10,12 @@ import pandas as pd
 import streamlit as st
 
 from app.chart_view import prepared, render_chart
-from app.charts import samples_figure
 from app.graph_view import facts_html
 from app.judged import Judged
 from app.passport import passport_html
 from app.plan_facts import plan_facts
 from app.sampled import REGIME_WORDS, samples_frame
+from app.samples_chart import samples_figure
 from app.theme import fmt_us
 from engine.bundles.export import bundle, default_plan, file_name
 from engine.graph.errors import InvalidInput
@@ -54,9 +54,9 @@ def default_key(shown: Shown) -> str:
 
 def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
-    st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype, shown.judged)))
     render_download(shown, plan)
-    st.html(passport_html(shown.run, plan))
+    facts = plan_facts(plan, shown.run.graph.io_dtype, shown.judged)
+    st.html(facts_html(plan.plan_name, facts) + passport_html(shown.run, plan))
     if chart := _samples(*shown.cache_key, plan.key, regime, plan):
         render_chart(chart, key="samples")
 
@@ -88,7 +88,8 @@ def render_download(shown: Shown, plan: PlanRecord) -> None:
             disabled=bool(reason),
             key="download-plan",
         )
-        st.html(escape(reason or f"loads in cuDNN {version} only"), width="content")
+        words = escape(reason or f"loads in cuDNN {version} only")
+        st.html(f'<span class="ps-faint">{words}</span>', width="content")
 
 
 def _no_download(plan: PlanRecord) -> str:

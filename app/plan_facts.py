@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from app.judged import Judged
-from app.sampled import REGIME_WORDS, spread
+from app.sampled import REGIME_WORDS, spread, state_words
 from app.theme import (
     NOTHING,
     STATUS_STYLES,
@@ -83,7 +83,7 @@ def _sampling(plan: PlanRecord) -> list[Fact]:
     if timings.states:
         facts.append(("GPU meanwhile", _rounds(timings.states)))
     elif timings.gpu is not None:
-        facts.append(("GPU meanwhile", _state(timings.gpu)))
+        facts.append(("GPU meanwhile", state_words(timings.gpu) or NOTHING))
     if plan.capturable is not None:
         facts.append(("CUDA graph", "can be captured" if plan.capturable else "cannot be captured"))
     return facts
@@ -100,17 +100,6 @@ def _rounds(states: Sequence[GpuState]) -> str:
     held = Counter(CALLED.get(reason, reason) for state in states for reason in set(state.throttle_reasons))
     parts += [f"{reason} in {count} of {several(len(states), 'round')}" for reason, count in held.items()]
     return ", ".join(parts) or NOTHING
-
-
-def _state(gpu: GpuState) -> str:
-    """Clock, heat, power and what held the clock down."""
-    parts = [
-        "" if gpu.sm_clock_mhz is None else f"{gpu.sm_clock_mhz} MHz",
-        "" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
-        "" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
-        f"held back by {', '.join(gpu.throttle_reasons)}" if gpu.throttle_reasons else "",
-    ]
-    return ", ".join(filter(None, parts)) or NOTHING
 
 
 def _sizes(plan: PlanRecord) -> list[Fact]:

@@ -121,7 +121,7 @@ def timings_summary(frame: pd.DataFrame, *, regime: str = "hot", baseline: Basel
             parts.append(f"heuristics' first pick {_time(row, regime)} ({ratio} the time of the best)")
     if baseline is not None and (times := baseline.regimes.get(regime)) is not None:
         time = times.median_us
-        parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)})")
+        parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)} the time of the best)")
     if screened := sum(row[f"{regime}_standing"] == Standing.SCREENED for row in rows):
         parts.append(f"{screened} far from the best, with a few samples only")
     return "; ".join(parts) + "."
@@ -163,4 +163,5 @@ def _digits(row: Mapping[str, Any], regime: str) -> int:
 
 
 def _heading(row: Row) -> str:
-    return f"<b>{shortened(row['plan_name'], 60)}</b> · engine {row['engine']}"
+    named = f" ({shortened(row['engine_name'])})" if row["engine_name"] else ""
+    return f"<b>{shortened(row['plan_name'], 60)}</b> · engine {row['engine']}{named}"

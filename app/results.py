@@ -44,10 +44,10 @@ _NO_SUCH_PLAN = (
 
 
 def render_headline(shown: Shown, origin: Provenance) -> None:
-    """Where the numbers come from, a sentence, and the few numbers that matter."""
+    """Where the numbers come from, a sentence, the few numbers that matter, and what is demanded of the winner."""
+    st.html(_headline(*shown.cache_key, shown, origin))
     if shown.judged.verdicts:
         render_demands(shown.judged.constraints)
-    st.html(_headline(*shown.cache_key, shown, origin))
     run = shown.run
     if run.kind is RunKind.SWEEP and run.status in _CUT_SHORT:
         reason = escaped(run.message or "no reason is known")
@@ -98,8 +98,6 @@ def _controls(shown: Shown, measured: bool) -> tuple[View, Regime, bool]:
             words = REGIME_WORDS.__getitem__
             st.segmented_control("Timing", taken, format_func=words, key="regime", required=True, on_change=_changed)
         zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
-    if measured and (absent := [REGIME_WORDS[regime] for regime in Regime if regime not in taken]):
-        st.caption(f"Not measured in this run: {', '.join(absent)}.")
     return view, regime, zoomed
 
 

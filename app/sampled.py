@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from engine.records.circumstances import CALLED
+from engine.records.gpu_state import GpuState
 from engine.records.run import RunRecord
 from engine.records.samples import Samples
 from engine.records.timings import Regime, Timings
@@ -73,12 +75,30 @@ def spreads(timings: Timings) -> dict[str, Spread]:
 
 
 def samples_frame(timings: Timings) -> pd.DataFrame:
-    """Every raw sample of one plan: ``regime``, ``order`` (0 first taken) and ``us`` per execution."""
+    """Every raw sample of one plan: ``regime``, ``order`` (0 first taken), ``us`` per execution; and, of hot samples
+    whose rounds kept it, the GPU's ``state`` in words and whether anything ``held`` its clocks down."""
     parts = []
     for regime in REGIMES:
         samples = timings.of(regime)
         if samples is None:
             continue
         values = samples.values.astype(np.float64)
-        parts.append(pd.DataFrame({"regime": regime, "order": np.arange(values.size), "us": values}))
+        known = timings.states if regime == Regime.HOT and len(timings.states) == values.size else ()
+        beside = {
+            "state": [state_words(state) for state in known] or "",
+            "held": [bool(state.throttle_reasons) for state in known] or False,
+        }
+        parts.append(pd.DataFrame({"regime": regime, "order": np.arange(values.size), "us": values, **beside}))
     return pd.concat(parts, ignore_index=True)
+
+
+def state_words(gpu: GpuState) -> str:
+    """Clock, heat, power and what held the clock down; "" where nothing is known."""
+    reasons = dict.fromkeys(CALLED.get(reason, reason) for reason in gpu.throttle_reasons)
+    parts = [
+        "" if gpu.sm_clock_mhz is None else f"{gpu.sm_clock_mhz:,} MHz",
+        "" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
+        "" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+        f"held back by {', '.join(reasons)}" if reasons else "",
+    ]
+    return ", ".join(filter(None, parts))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
 import streamlit as st
 
-from app import demands, job_view, resources, session
+from app import demands, form, job_view, resources, session
 from app.inputs import Asked
 from app.notices import render_errors
 from app.sweep_options import estimate_s, has_scores, preset_words, read_options
@@ -19,6 +20,8 @@ from engine.records.run import RunKind
 
 TEXTS = ("seed", "score_shift", "knob_budget", "explicit")
 _WRONG, _MINE, _OPEN = "sweep.wrong", "sweep.mine", "sweep-options"
+_FIELD = 270
+"""Pixels of a field, room for its label."""
 _DATA_WORDS = {DataKind.NORMAL: "normal", DataKind.UNIFORM: "uniform", DataKind.POSITIVE: "all positive"}
 
 
@@ -36,7 +39,7 @@ def obstacle(asked: Asked, gpus: int, problem: str) -> str:
 
 
 def render_controls(asked: Asked) -> None:
-    """The button, its options, and the reason where it is off."""
+    """The button, and the reason where it is off."""
     found = resources.resources()
     gpus = sum(target.is_local for target in resources.targets().values())
     reason = obstacle(asked, gpus, found.problem)
@@ -46,70 +49,75 @@ def render_controls(asked: Asked) -> None:
         icon=":material/speed:",
         key="sweep",
         disabled=bool(reason),
-        help=reason or f"Measure every plan on {asked.target.info.gpu_name} and check each against the reference",
+        help=None if reason else f"Measure every plan on {asked.target.info.gpu_name} and check each one's result",
         on_click=_start,
         args=(asked,),
     )
-    panel = st.popover("Options", icon=":material/tune:", key=_OPEN, on_change="rerun")
-    if panel.open:
-        with panel:
-            _render_options(asked)
-    wrong = st.session_state.get(_WRONG, ())
-    beside = {*TEXTS} if panel.open else set()
-    render_errors(error for error in wrong if error.field not in beside)
     if reason:
         st.html(f'<span class="ps-faint">{escape(reason)}</span>', width="content")
 
 
-def _render_options(asked: Asked) -> None:
-    """What a sweep may be asked for. Each text has its message beside it."""
-    wrong = {error.field: error for error in _check(asked)}
+def render_options(asked: Asked) -> None:
+    """What a sweep may be asked for, folded away; what is wrong with it is said in either case."""
+    panel = st.expander("Sweep options", icon=":material/tune:", key=_OPEN, on_change="rerun")
+    if panel.open:
+        with panel:
+            _render_fields(asked)
+    wrong = st.session_state.get(_WRONG, ())
+    beside = {*TEXTS} if panel.open else set()
+    render_errors(error for error in wrong if error.field not in beside)
+
+
+def _render_fields(asked: Asked) -> None:
+    """Each text has its message beside it."""
+    wrong = _check(asked)
     kept = _kept()
-    preset = st.segmented_control(
-        "Precision", list(Preset), default=kept["preset"], key="sweep-preset", required=True, on_change=_keep
-    )
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
+        preset = _choose("Precision", "preset", list(Preset), str)
+        _choose("Random data", "data", list(DataKind), _DATA_WORDS.__getitem__)
     preset = Preset(preset or Preset.STANDARD)
     st.caption(f"About {_seconds(asked, preset)}: {preset_words(preset)}.")
-    st.segmented_control(
-        "Random data",
-        list(DataKind),
-        format_func=_DATA_WORDS.__getitem__,
-        default=kept["data"],
-        key="sweep-data",
+    with st.container(horizontal=True, vertical_alignment="top"):
+        _ask("seed", "Seed: the same one gives the same data", "0", wrong)
+        if has_scores(asked.spec):
+            _ask("score_shift", "Score shift: added to every score", "0", wrong)
+        _ask("knob_budget", "Knob search: further choices to build", "0, off", wrong)
+    with st.container(horizontal=True, vertical_alignment="top"):
+        st.text_area(
+            "Explicit plans: engine id and knobs, one a line",
+            kept["explicit"],
+            key="sweep-explicit",
+            placeholder="49;SPLIT_K_SLC=15;KERNEL_CFG=30",
+            height=80,
+            width=_FIELD * 2,
+            on_change=_keep,
+        )
+        render_errors((error for error in wrong if error.field == "explicit"), width=_FIELD * 2)
+    _switch("every_engine", "Ask every engine, not only those the heuristics list")
+    _switch(
+        "compute_cache", "Builds may use the driver's cache of compiled kernels; without it, build times are cold ones"
+    )
+    st.caption("The constraints on the winner are those set above the charts.")
+
+
+def _choose(label: str, field: str, choices: list[Any], words: Callable[[Any], str]) -> Any:
+    return st.segmented_control(
+        label,
+        choices,
+        format_func=words,
+        default=_kept()[field],
+        key=f"sweep-{field}",
         required=True,
         on_change=_keep,
+        width="content",
     )
-    _ask("seed", "Seed: the same one gives the same data", "0", wrong)
-    if has_scores(asked.spec):
-        _ask("score_shift", "Score shift: added to every attention score", "0", wrong)
-    st.toggle(
-        "Ask every engine, not only those the heuristics list",
-        kept["every_engine"],
-        "sweep-every_engine",
-        on_change=_keep,
-    )
-    _ask("knob_budget", "Knob search: how many further choices to build", "0, off", wrong)
-    st.text_area(
-        "Explicit plans, one a line",
-        kept["explicit"],
-        key="sweep-explicit",
-        placeholder="49;SPLIT_K_SLC=15;KERNEL_CFG=30",
-        height=80,
-        on_change=_keep,
-    )
-    if "explicit" in wrong:
-        render_errors(error for error in _check(asked) if error.field == "explicit")
-    st.toggle(
-        "Builds may use the driver's cache of compiled kernels",
-        kept["compute_cache"],
-        "sweep-compute_cache",
-        help="Off, build times are honest cold ones",
-        on_change=_keep,
-    )
-    st.caption("The demands on the winner are those set above the results.")
 
 
-def _ask(field: str, label: str, empty: str, wrong: dict[str, FieldError]) -> None:
+def _switch(field: str, label: str) -> None:
+    st.toggle(label, _kept()[field], f"sweep-{field}", on_change=_keep)
+
+
+def _ask(field: str, label: str, empty: str, wrong: Iterable[FieldError]) -> None:
     st.text_input(
         label,
         _kept()[field],
@@ -117,14 +125,14 @@ def _ask(field: str, label: str, empty: str, wrong: dict[str, FieldError]) -> No
         max_chars=20,
         placeholder=empty,
         autocomplete="off",
+        width=_FIELD,
         on_change=_keep,
     )
-    if field in wrong:
-        render_errors([wrong[field]])
+    render_errors((error for error in wrong if error.field == field), width=form.MESSAGE)
 
 
 def _kept() -> dict[str, Any]:
-    """What was chosen, kept beside the widgets: these lose it as soon as the popover closes."""
+    """What was chosen, kept beside the widgets: these lose it as soon as they are folded away."""
     nothing = {"preset": Preset.STANDARD, "data": DataKind.NORMAL, "every_engine": False, "compute_cache": False}
     return {**nothing, **dict.fromkeys(TEXTS, ""), **st.session_state.get("sweep.options", {})}
 

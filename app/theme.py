@@ -140,7 +140,7 @@ STATUS_STYLES: dict[Status, StatusStyle] = {
     Status.BUILD_FAILED: StatusStyle("build failed", "✗", ":material/build:", "x-thin", WRONG_COLOUR),
     Status.EXEC_FAILED: StatusStyle("execution failed", "✗", ":material/error:", "x-thin", WRONG_COLOUR),
     Status.WRONG_RESULT: StatusStyle("wrong result", "≠", ":material/rule:", "x", WRONG_COLOUR),
-    Status.TIMEOUT: StatusStyle("timed out", "⧖", ":material/timer_off:", "hourglass-open", WRONG_COLOUR),
+    Status.TIMEOUT: StatusStyle("timed out", "◷", ":material/timer_off:", "hourglass-open", WRONG_COLOUR),
     Status.CRASHED: StatusStyle("crashed", "↯", ":material/bolt:", "asterisk", WRONG_COLOUR),
     Status.CANCELLED: StatusStyle("cancelled", "–", ":material/cancel:", "line-ew", OTHER_COLOUR),
 }

@@ -57,6 +57,7 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
             width=560,
         )
         sweeping.render_controls(asked)
+    sweeping.render_options(asked)
     sweeping_now = sweeping.render_running(asked)
     if chosen == HERE:
         return (None, PLANNED) if sweeping_now else _here(asked)

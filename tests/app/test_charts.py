@@ -12,14 +12,16 @@ import plotly.graph_objects as go
 import pytest
 
 from app import readings
-from app.charts import accuracy_figure, build_figure, picked_key, samples_figure, timings_figure
+from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.frames import plans_frame
 from app.plan_rows import log_ticks, shortened
 from app.sampled import baseline_times, samples_frame
+from app.samples_chart import samples_figure
 from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.regimes import verdicts
 from engine.records.timings import Timings
+from tests.app.full_run import full_run
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, samples, timings, wide_run
 
 FIGURES = (timings_figure, accuracy_figure, build_figure)
@@ -274,6 +276,27 @@ def test_samples_in_the_order_taken() -> None:
     assert samples_figure(samples_frame(timings(80.0)).iloc[:0]) is None
 
 
+def test_samples_taken_at_the_power_limit_stand_out() -> None:
+    winner = next(plan for plan in full_run().plans if plan.timings and plan.timings.set_aside)
+    assert winner.timings is not None
+    figure = samples_figure(samples_frame(winner.timings))
+    calm, held = trace(figure, "sample"), trace(figure, "sample, clocks held down")
+    assert (len(calm.x), len(held.x)) == (90, 30)
+    assert calm.hovertext[0].endswith("<br>1,980 MHz, 47 °C, 412 W")
+    assert held.hovertext[0].endswith("<br>1,740 MHz, 61 °C, 699 W, held back by power capping")
+    assert len(trace(samples_figure(samples_frame(winner.timings), "cold"), "sample").x) == 60
+
+
+def test_engines_are_called_what_cudnn_calls_them() -> None:
+    kernel = "cudnn_generated_fort_native_sm90_matMul_knob_2_{}_5_0"
+    named = [ok_plan(4, 80.0 + i, {"K": i}, engine_name=kernel.format(tile)) for i, tile in enumerate(("64x64", "8x8"))]
+    foreign = ok_plan(5, 90.0, engine_name="<b>bold</b>")
+    figure = timings_figure(plans_frame(run_of([*named, foreign])))
+    dots = trace(figure, "engine 4 (fort_native_sm90)")
+    assert "engine 4 (fort_native_sm90 64x64)" in dots.hovertext[0]
+    assert "engine 5 (&lt;b&gt;bold&lt;/b&gt;)" in trace(figure, "engine 5").hovertext[0]
+
+
 def test_foreign_names_are_text_in_plotly_too() -> None:
     name = '<a href="javascript:alert(1)">eng</a>'
     frame = plans_frame(run_of([ok_plan(1, 80.0, plan_name=name, modes={"<b>": 3})]))
@@ -340,7 +363,7 @@ def test_the_charts_in_words(wide: pd.DataFrame) -> None:
     said = readings.timings_summary(frame, baseline=baseline_times(run_of([])))
     assert said == (
         "2 of 3 plans timed; fastest eng2, 80.00 µs; heuristics' first pick 90.00 µs (1.12x the time of the best); "
-        "torch eager 130 µs (1.62x)."
+        "torch eager 130 µs (1.62x the time of the best)."
     )
     assert readings.accuracy_summary(wide) == (
         "34 of 41 plans checked; largest relative errors 1.0e-3 to 7.0e-1; 1 wrong."

@@ -13,7 +13,7 @@ from engine.graph.pipelines import pipeline
 from engine.records.constraints import Constraints
 from engine.records.options import DataKind, Preset
 
-ANY = st.builds(Constraints, st.none() | st.integers(0, 2**50 - 1), st.booleans(), st.booleans())
+ANY = st.builds(Constraints, st.none() | st.integers(0, 10**18 - 1), st.booleans(), st.booleans())
 
 
 @given(ANY)
@@ -30,12 +30,15 @@ def test_a_link_without_demands_leaves_those_of_the_run():
     assert demands.read("none", Constraints(7, True)) == Constraints()
 
 
-@pytest.mark.parametrize(("text", "size"), [("0", 0), ("64 KiB", 65536), ("1.5m", 1572864), (" 2 GiB ", 2**31)])
+SIZES = [("0", 0), ("64 KiB", 65536), ("1.5m", 1572864), (" 2 GiB ", 2**31), ("1t", 2**40)]
+
+
+@pytest.mark.parametrize(("text", "size"), SIZES)
 def test_sizes_as_people_write_them(text, size):
     assert demands.read_limit(text) == size
 
 
-@pytest.mark.parametrize("text", ["-1", "x", "1 lightyear", "9" * 13, "2000000 GiB", "٣"])
+@pytest.mark.parametrize("text", ["-1", "x", "1 lightyear", "9" * 19, "20000000000 GiB", "٣"])
 def test_a_wrong_size_is_answered(text):
     with pytest.raises(InvalidInput) as caught:
         demands.read_limit(text)

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from app.chart_view import prepared
-from app.charts import accuracy_figure, build_figure, samples_figure, timings_figure
+from app.charts import accuracy_figure, build_figure, timings_figure
 from app.frames import plans_frame
 from app.notices import distinct
 from app.plan_table import SHOWN, plan_table
 from app.run_list import Filter, explore_state, run_table
 from app.sampled import baseline_times, samples_frame
+from app.samples_chart import samples_figure
 from app.sweep_options import read_seed
 from engine.graph.errors import InvalidInput
 from engine.records.plan import Status

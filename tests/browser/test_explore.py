@@ -129,7 +129,7 @@ def test_who_types_fast_loses_nothing(page, server):
         for label, value in (("b · batch", "1"), ("k · inner size", "256"), ("n · columns of B", "256")):
             expect(page.get_by_label(label)).to_have_value(value)
         chosen = page.locator("[role=radio][aria-checked=true]")
-        expect(chosen, "no control has lost what it shows").to_have_text(["bf16", "Time", "hot"])
+        expect(chosen, "no control has lost what it shows").to_have_text(["bf16", "Time", "GPU, hot"])
         page.goto(server.url + "/?pipeline=matmul")
         page.locator(".marks path").first.wait_for(state="attached")
 
@@ -159,6 +159,7 @@ def test_everything_can_be_done_from_the_keyboard(page, server):
     settled(page)
     # The chart: one tab stop, arrows move, Enter picks.
     page.locator(f"{CHART} .row[tabindex='0']").focus()
+    page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     third = rows(page).nth(2).locator(".name").text_content()
