@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from app.graph_nodes import cleaned
@@ -10,6 +10,7 @@ from app.links import ExploreState, differing
 from app.theme import NOTHING, fmt_date, fmt_us
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
+from engine.graph.tensors import Role
 from engine.jobs.snapshots import JobSnapshot, JobState
 from engine.records.options import SweepOptions
 from engine.records.run import RunKind, RunRecord, RunStatus, TargetInfo
@@ -64,9 +65,24 @@ def best_text(run: RunSummary) -> str:
     return f"best plan {fmt_us(run.best_us)}{torch}"
 
 
-def planned_run(job: JobSnapshot, graph: GraphSpec) -> RunRecord | None:
+def other_scalars(asked: GraphSpec, run: GraphSpec) -> str:
+    """What a run of the same graph passes by value and how that differs from what is asked, "" where it does not:
+    "alpha = 0.125 instead of 5". Such values are no part of a graph's id, for plans do not depend on them."""
+    there = {tensor.name: tensor.value for tensor in run.with_role(Role.SCALAR)}
+    return ", ".join(
+        f"{scalar.name} = {there[scalar.name]:.9g} instead of {scalar.value:.9g}"
+        for scalar in asked.with_role(Role.SCALAR)
+        if there.get(scalar.name, scalar.value) != scalar.value
+    )
+
+
+def planned_run(job: JobSnapshot, parameters: Mapping[str, str], graph: GraphSpec) -> RunRecord | None:
     """A plan job that has ended as a run, which charts, details and bundles take like any other; None where it ended
-    before any worker could say what it runs on."""
+    before any worker could say what it runs on.
+
+    ``parameters`` and ``graph`` are what is asked: a job's own may pass other scalars by value, for it answers whoever
+    asks for the same plans.
+    """
     if job.environment is None or not job.state.ended:
         return None
     return RunRecord(
@@ -74,7 +90,7 @@ def planned_run(job: JobSnapshot, graph: GraphSpec) -> RunRecord | None:
         kind=RunKind.PLAN,
         status=_ENDS[job.state],
         pipeline=job.pipeline,
-        parameters=dict(job.parameters),
+        parameters=dict(parameters),
         graph=graph,
         target=job.target,
         environment=job.environment,

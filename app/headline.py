@@ -19,7 +19,7 @@ from app.theme import (
     fmt_us,
 )
 from engine.graph.roofline import roofline
-from engine.records.arithmetic import arithmetic
+from engine.records.arithmetic import Arithmetic, arithmetic, seen_arithmetic
 from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
@@ -68,8 +68,9 @@ def headline(run: RunRecord, judged: Judged | None = None) -> Headline:
     best_us = hot.intervals[best.key].median
     torch = run.baseline.timings.hot.median_us if run.baseline and run.baseline.timings else None
     name = run.baseline.name if run.baseline else "torch eager"
-    figures = [_leads(hot, winner), *_versus(run, hot, best_us, torch, name)]
-    sentence = f"{_wins(hot)} {_compared(run, hot, best_us, torch, name)}".strip()
+    unlike = _unlike(run, best)
+    figures = [_leads(hot, winner), *_versus(run, hot, best_us, torch, name, unlike)]
+    sentence = f"{_wins(hot)} {_compared(run, hot, best_us, torch, name, unlike)}".strip()
     return Headline(sentence, (*figures, *_share(run, best_us), *_multiplies(run, winner)))
 
 
@@ -93,7 +94,7 @@ def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
     return Figure(f"{len(hot.tie_set)} plans tie", time, beside)
 
 
-def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> str:
+def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str, unlike: str) -> str:
     """The heuristics' first pick and torch beside the best, as a sentence; "" where neither is there."""
     pick, parts = run.first_pick, []
     best = "the best that meets the constraints" if hot.constraints.demands else "the best"
@@ -108,7 +109,7 @@ def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None,
     if torch is not None:
         ratio = f"{fmt_ratio(torch / best_us)} the time of {best}"
         takes = {"ties": f"is as fast as {best}", "wins": f"is faster: {ratio}"}.get(_stands(torch, best_us))
-        parts.append(f"{name} {takes or f'takes {ratio}'} ({fmt_us(torch)})")
+        parts.append(f"{name} {takes or f'takes {ratio}'} ({fmt_us(torch)}{unlike})")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
@@ -130,7 +131,7 @@ def _inert(text: str) -> str:
     return escape(cleaned(" ".join(text.split())))
 
 
-def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str) -> list[Figure]:
+def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str, unlike: str) -> list[Figure]:
     pick, figures = run.first_pick, []
     if pick is not None:
         us = hot_us(pick)
@@ -139,7 +140,7 @@ def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, n
     if torch is not None:
         outcome = {"wins": f": {name} wins", "ties": ": no difference that matters"}
         ending = outcome.get(_stands(torch, best_us), "")
-        figures.append(Figure(name, fmt_us(torch), _beside(torch, best_us) + ending))
+        figures.append(Figure(name, fmt_us(torch), _beside(torch, best_us) + unlike + ending))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
@@ -157,6 +158,20 @@ def _stands(us: float, best_us: float) -> str:
     return "wins" if us < best_us else "loses"
 
 
+def _unlike(run: RunRecord, best: PlanRecord) -> str:
+    """What the baseline of an fp32 graph multiplies in, where the best plan does it in something else: no small part of
+    the difference in speed."""
+    mine = arithmetic(run.graph.io_dtype, best, run.options.data)
+    theirs = seen_arithmetic(run.graph.io_dtype, run.baseline.accuracy, run.options.data) if run.baseline else None
+    if mine is None or theirs is None or _word(mine) == _word(theirs):
+        return ""
+    return f", in {_word(theirs)}"
+
+
+def _word(found: Arithmetic) -> str:
+    return found.value.split(",")[0]
+
+
 def _share(run: RunRecord, best_us: float) -> list[Figure]:
     """How far the best plan comes by the GPU's public specification."""
     ceiling = roofline(run.graph, run.environment.gpu.name) if run.environment.gpu else None
@@ -169,8 +184,8 @@ def _share(run: RunRecord, best_us: float) -> list[Figure]:
 
 def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
     """What an fp32 graph's winner multiplies in: the first thing to know of its error, and of its speed."""
-    found = arithmetic(run.graph.io_dtype, best)
-    return [] if found is None else [Figure("fp32 is multiplied in", found.value.split(",")[0], _TF32)]
+    found = arithmetic(run.graph.io_dtype, best, run.options.data)
+    return [] if found is None else [Figure("fp32 is multiplied in", _word(found), _TF32)]
 
 
 def _unmeasured(run: RunRecord) -> Headline:

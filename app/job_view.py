@@ -58,9 +58,12 @@ def watch(job_id: str) -> None:
         st.progress(job.fraction, text=progress_text(job), width="stretch")
         # Others may share a plan job: they are not left without it.
         who = None if job.kind is RunKind.SWEEP else session.client()
-        st.button(
-            "Cancel", icon=":material/close:", key=f"cancel-{job.id}", on_click=manager.cancel, args=(job.id, who)
-        )
+        if who is None or manager.attend(job.id, who):
+            st.button(
+                "Cancel", icon=":material/close:", key=f"cancel-{job.id}", on_click=manager.cancel, args=(job.id, who)
+            )
+        else:
+            st.caption("Cancelled here. Another page waits for the same plans, so it goes on while that is open.")
     if job.plans:
         render_table(plan_table(plans_frame(job.plans)).prepared(), key=f"live-{job.id}")
 

@@ -33,13 +33,18 @@ def plan_facts(plan: PlanRecord, io_dtype: DataType, judged: Judged) -> list[Fac
     label = engine_label(plan)
     facts += [("engine", f"{plan.identity.engine_id} ({label})" if label else str(plan.identity.engine_id))]
     facts += [("knobs", ", ".join(f"{k} = {v}" for k, v in sorted(plan.identity.knobs.items())) or "none")]
-    listed = ", ".join(f"{mode} (rank {rank + 1})" for mode, rank in plan.modes.items())
-    facts += [("listed by", listed or f"no mode; {plan.origin}")]
+    facts += [("mode:rank", _ranks(plan))]
     facts += [("workspace", fmt_bytes(plan.workspace_bytes))]
     facts += [("behavior notes", _notes(plan.behavior_notes)), ("numerical notes", _notes(plan.numerical_notes))]
     if multiplies := arithmetic(io_dtype, plan):
         facts.append(("multiplies in", multiplies.value))
     return [*facts, *_times(plan, judged), *_sampling(plan), *_sizes(plan)]
+
+
+def _ranks(plan: PlanRecord) -> str:
+    """As the table, the CSV file and the command line have it: a mode's first pick is its rank 0."""
+    ranks = ", ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items())
+    return f"{ranks} (0 is first)" if ranks else f"no mode; {plan.origin}"
 
 
 def _times(plan: PlanRecord, judged: Judged) -> list[Fact]:

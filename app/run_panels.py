@@ -16,19 +16,33 @@ from engine.runs.store import StoreError
 from engine.runs.summary import Origin, RunSummary
 
 EXPLORE = Path(__file__).resolve().parents[1] / "pages" / "explore.py"
-_CHOSEN, _WRONG, _DONE = "runs.chosen", "runs.wrong", "runs.done"
+_CHOSEN, _WRONG, _DONE, _IMPORTED = "runs.chosen", "runs.wrong", "runs.done", "runs.imported"
+_NO_FILTER = {"runs-pipeline": "", "runs-gpu": "", "runs-origin": "all"}
 
 
 def render_filters(runs: Sequence[RunSummary]) -> Filter:
     """Draw the filters; a choice that no run has any more is no choice."""
     pipelines, gpus = choices(runs)
+    _show_chosen(runs)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         pipeline = st.selectbox("Pipeline", ["", *pipelines], format_func=_or_all, key="runs-pipeline", width=220)
         gpu = st.selectbox("GPU", ["", *gpus], format_func=_or_all, key="runs-gpu", width=260)
         words = ["all", *ORIGIN_WORDS.values()]
         word = st.segmented_control("Origin", words, default="all", required=True, key="runs-origin")
+    return _filter(pipeline, gpu, word)
+
+
+def _filter(pipeline: str | None, gpu: str | None, word: str | None) -> Filter:
     origin = next((origin for origin, text in ORIGIN_WORDS.items() if text == word), None)
     return Filter(pipeline or "", gpu or "", origin)
+
+
+def _show_chosen(runs: Sequence[RunSummary]) -> None:
+    """Widen filters that would hide a run that was just imported: it is said to be in the list."""
+    run = next((run for run in runs if run.id == st.session_state.get(_CHOSEN)), None)
+    imported = st.session_state.pop(_IMPORTED, False)
+    if imported and run and not _filter(*(st.session_state.get(key) for key in _NO_FILTER)).keeps(run):
+        st.session_state.update(_NO_FILTER)
 
 
 def _or_all(value: str) -> str:
@@ -70,14 +84,15 @@ def render_actions(run: RunSummary) -> None:
             key="export",
         )
         if own:
-            with st.popover("Rename", icon=":material/edit:"):
+            # Named after the run: panels of one run must not stay open over the next, where a second click would land.
+            with st.popover("Rename", icon=":material/edit:", key=f"renaming-{run.id}"):
                 st.text_input("Title", run.title, key=f"title-{run.id}", max_chars=200)
-                st.button("Save", key="rename", on_click=_rename, args=(run.id,))
-            with st.popover("Delete", icon=":material/delete:"):
+                st.button("Save", key=f"rename-{run.id}", on_click=_rename, args=(run.id,))
+            with st.popover("Delete", icon=":material/delete:", key=f"deleting-{run.id}"):
                 st.markdown(
                     "This removes the run, and the serialized plans that no other run needs. Export it to keep it."
                 )
-                st.button("Delete this run", key="delete", type="primary", on_click=_delete, args=(run.id,))
+                st.button("Delete this run", key=f"delete-{run.id}", type="primary", on_click=_delete, args=(run.id,))
         else:
             st.caption("A recording shipped with Planscope: it stays as it is.")
 
@@ -128,7 +143,7 @@ def _import() -> None:
 
     def take() -> str:
         imported = resources.resources().library.import_run(file.getvalue())
-        st.session_state[_CHOSEN] = imported.id
+        st.session_state.update({_CHOSEN: imported.id, _IMPORTED: True})
         return "This run is here already; it is chosen in the list." if imported.already else ""
 
     _act(take, "The run is imported, and chosen in the list.")

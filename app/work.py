@@ -62,14 +62,14 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
     if chosen == HERE:
         return (None, PLANNED) if sweeping_now else _here(asked)
     summary = next(run for run in runs if run.id == chosen)
-    return _open(summary)
+    return _open(summary, asked)
 
 
 def _switch_source() -> None:
     session.change(run=st.session_state["source"], plan="")
 
 
-def _open(summary: RunSummary) -> tuple[Shown | None, Provenance]:
+def _open(summary: RunSummary, asked: Asked) -> tuple[Shown | None, Provenance]:
     library = resources.resources().library
     try:
         loaded = resources.load_run(summary.id)
@@ -77,6 +77,11 @@ def _open(summary: RunSummary) -> tuple[Shown | None, Provenance]:
         st.error(escaped(str(error)))
         return None, PLANNED
     run = loaded.run
+    if other := evidence.other_scalars(asked.spec, run.graph):
+        st.caption(
+            f"This run, and the file of a plan of it, pass {escaped(other)}: the plans are the same, and a loaded plan "
+            "takes another value at each call."
+        )
     constraints = demands.read(session.state().demands, Constraints.of(run.options))
     judged = resources.load_judged(loaded, constraints)
     shown = Shown(run, loaded.version, judged.judged, judged.frame, lambda sha256: library.blob(summary.id, sha256))
@@ -116,7 +121,7 @@ def _planned(asked: Asked) -> Shown | None:
             st.button("Plan again", on_click=job_view.plan_again, key="plan-again")
     for remark in job.remarks:
         st.caption(escaped(remark))
-    run = planned_run(job, asked.spec)
+    run = planned_run(job, asked.parameters, asked.spec)
     store = found.library.store
     if run is None or store is None:
         return None

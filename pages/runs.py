@@ -28,6 +28,8 @@ wanted = run_panels.render_filters(runs)
 listed = [run for run in runs if wanted.keeps(run)]
 if not listed:
     st.info("No run is like that. Widen the filters.", icon=":material/filter_alt_off:")
+    run_panels.render_messages()
+    run_panels.render_import()
     st.stop()
 
 chosen = run_panels.chosen_id(listed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import machine_panels as panels
+from app.notices import escaped
 from app.resources import resources
 from engine.jobs.inspection import inspect_machine
 from engine.machine.gpus import list_gpus
@@ -35,7 +36,7 @@ def render_queue() -> None:
 
 st.title("System")
 if problem := resources().problem:
-    st.error(problem, icon=":material/folder_off:")
+    st.error(escaped(problem), icon=":material/folder_off:")
 
 found, gpus = report(), list_gpus()
 panels.render_findings(found, gpus)

@@ -161,7 +161,8 @@ def verify(members: Mapping[str, bytes]) -> None:
     if missing := sorted(set(listed) - set(sums)):
         raise BundleError(f"{SUMS} lists {missing}, which the bundle does not have.")
     if unlisted := sorted(set(sums) - set(listed)):
-        raise BundleError(f"{unlisted} is in the bundle but not in {SUMS}: move it elsewhere.")
+        what = f"{unlisted} is in the bundle but not in {SUMS}"
+        raise BundleError(f"{what}: move it elsewhere. A program of yours runs from its own folder, with load_plan.py.")
     if changed := sorted(name for name in sums if sums[name] != listed[name]):
         raise BundleError(f"{changed} is not what {SUMS} says: the bundle is damaged. Get it anew.")
     raise BundleError(f"{SUMS} is not in its canonical form, one sorted line for each member: get the bundle anew.")

@@ -34,10 +34,13 @@ Check, load and, on a machine with a GPU and torch, time it
 
 Use it
 ------
+Keep files of your own out of this folder: the loader refuses what SHA256SUMS does not list. Copy load_plan.py to your
+program and run it from there:
+
     import torch
     from load_plan import load_plan
 
-    plan = load_plan()
+    plan = load_plan("PATH")  # of this folder, or of the zip as it came
     outputs = plan({call})
 {tensors}
 Outputs ({outputs}) and the workspace are made by torch, or taken from you: give an output as you give an input, and

@@ -11,7 +11,7 @@ import typer
 
 from engine.cli.options import Json
 from engine.cli.output import Failed, check_writable, emit_json, print_facts, print_table, say, write_file
-from engine.graph.errors import InvalidInput
+from engine.graph.errors import InvalidInput, invalid
 
 if TYPE_CHECKING:
     from engine.graph.pipelines import ParameterField
@@ -52,13 +52,15 @@ def env(
         ),
     ] = None,
     gpu: Annotated[
-        str, typer.Option("--gpu", metavar="local[:N]", help="Which GPU of this machine --properties is about.")
-    ] = "local",
+        str | None, typer.Option("--gpu", metavar="local[:N]", help="Which GPU of this machine --properties is about.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Show this machine's GPUs, cuDNN and libraries, and what is missing; or write the GPU's device properties."""
     if properties is not None:
-        return _write_properties(properties, gpu, as_json)
+        return _write_properties(properties, gpu or "local", as_json)
+    if gpu is not None:
+        raise invalid("--gpu", gpu, "it says whose properties to write.", "Give --properties FILE as well.")
     from engine.jobs.inspection import inspect_machine
     from engine.machine.gpus import list_gpus
     from engine.plans.targets import shipped_targets

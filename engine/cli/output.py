@@ -14,6 +14,9 @@ from typing import Any
 
 from engine.graph.errors import InvalidInput, invalid
 
+_WIDEST = 160
+"""Characters of a table's cell."""
+
 
 class Failed(Exception):
     """Something that is no argument's fault could not be done: exit status 1. ``remedy`` says what mends it."""
@@ -59,8 +62,8 @@ def printable(text: str) -> str:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Columns aligned, numbers to the right; None is a dash."""
-    cells = [["-" if value is None or value == "" else printable(str(value)) for value in row] for row in rows]
+    """Columns aligned, numbers to the right; None is a dash, and what nobody could read in a line is cut."""
+    cells = [["-" if value is None or value == "" else _cell(str(value)) for value in row] for row in rows]
     right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(header))]
     widths = [max([len(title), *(len(row[i]) for row in cells)]) for i, title in enumerate(header)]
     for line in [list(header), *cells]:
@@ -136,6 +139,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def _cell(text: str) -> str:
+    plain = printable(text)
+    return plain if len(plain) <= _WIDEST else plain[: _WIDEST - 3] + "..."
 
 
 def _is_number(text: str) -> bool:

@@ -26,6 +26,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -171,12 +172,21 @@ def _spec(text: str) -> GraphSpec:
 
 
 def _store(blob: bytes, folder: Path) -> str:
-    """Write a file named by its SHA-256, all of it or nothing."""
+    """Write a file named by its SHA-256, all of it or nothing; raises PlanFailure where that cannot be."""
     digest = hashlib.sha256(blob).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{digest}.{os.getpid()}"
-    partial.write_bytes(blob)
-    partial.replace(folder / digest)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(blob)
+        partial.replace(folder / digest)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        message = (
+            f"it was built, but its {len(blob):,} bytes cannot be written to {folder}: {error.strerror or error}. Free "
+            "space there, or set PLANSCOPE_HOME to another folder, then start Planscope again."
+        )
+        raise PlanFailure(Status.BUILD_FAILED, Stage.BUILD, message) from None
     return digest
 
 

@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from engine.jobs.request import Progress, Request
 from engine.jobs.snapshots import JobSnapshot, JobState
 
+GONE_S = 5.0
+"""A client that has not looked at its job for so long is gone: pages look every second."""
+
 
 class Job:
     """One request on its way. Safe for use from several threads; the first end it comes to is the one that counts."""
@@ -17,7 +20,7 @@ class Job:
     def __init__(self, request: Request, client: str) -> None:
         self.id = uuid.uuid4().hex
         self.request = request
-        self.clients = {client}  # Guarded by the manager's lock.
+        self._seen = {client: time.monotonic()}  # Guarded by the manager's lock, as what reads and writes it.
         self.cancel = threading.Event()
         self.ended = threading.Event()
         self._lock = threading.Lock()
@@ -26,6 +29,23 @@ class Job:
         self._progress = Progress()
         self._progress_at = self._started = self._finished = time.monotonic()
         self._version = 0
+
+    def join(self, client: str) -> None:
+        """The client waits for it, and was seen doing so just now."""
+        self._seen[client] = time.monotonic()
+
+    def leave(self, client: str) -> None:
+        """The client waits for it no longer."""
+        self._seen.pop(client, None)
+
+    def waits(self, client: str) -> bool:
+        """Whether the client asked for it and has not left."""
+        return client in self._seen
+
+    def waited_for(self, but: str | None = None) -> bool:
+        """Whether anybody but this client waits for it and was seen lately: a page that was closed or loaded anew never
+        says that it is gone."""
+        return any(who != but and time.monotonic() - seen < GONE_S for who, seen in self._seen.items())
 
     @property
     def state(self) -> JobState:
@@ -61,7 +81,9 @@ class Job:
         """Now, with its place in the queue as the manager knows it."""
         with self._lock:
             request, progress, now = self.request, self._progress, time.monotonic()
-            eta = None if progress.eta_s is None else max(1.0, progress.eta_s - (now - self._progress_at))
+            # An estimate that has run out is none: a second left would be said for as long as the step takes.
+            left = None if progress.eta_s is None else progress.eta_s - (now - self._progress_at)
+            eta = None if left is None or left <= 0 else max(1.0, left)
             elapsed = {JobState.QUEUED: 0.0, JobState.RUNNING: now - self._started}
             return JobSnapshot(
                 id=self.id,

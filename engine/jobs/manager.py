@@ -78,12 +78,12 @@ class JobManager:
                 job = self._queue(Job(request, client))
                 self._keys[key] = job
             else:
-                job.clients.add(client)
+                job.join(client)
             older = [j for j in self._jobs.values() if j is not job and j.request.kind is RunKind.PLAN]
             for other in older:
-                if client in other.clients and not other.state.ended:
-                    other.clients.discard(client)
-                    if not other.clients:
+                if other.waits(client) and not other.state.ended:
+                    other.leave(client)
+                    if not other.waited_for():
                         self._cancel(other, "a newer question took its place")
             return job.id
 
@@ -118,16 +118,29 @@ class JobManager:
     def cancel(self, job_id: str, client: str | None = None) -> None:
         """End a job within two seconds; what it has measured is kept. Harmless when it has ended.
 
-        A ``client`` who shares a plan job with others only leaves it.
+        A ``client`` who shares a plan job with others that are still there only leaves it.
         """
         with self._lock:
             job = self._jobs.get(job_id)
             if job is None or job.state.ended:
                 return
-            if client is not None and job.clients - {client}:
-                job.clients.discard(client)
+            if client is not None and job.waited_for(but=client):
+                job.leave(client)
                 return
             self._cancel(job, "cancelled")
+
+    def attend(self, job_id: str, client: str) -> bool:
+        """The client looks at a plan job, as it does every second while it waits. False where it does not wait, or has
+        left: the job then goes on for others, and ends as cancelled once none of them is there any more."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+            if job is None:
+                return False
+            if job.waits(client):
+                job.join(client)
+            elif not job.state.ended and not job.waited_for():
+                self._cancel(job, "cancelled")
+            return job.waits(client)
 
     def wait(self, job_id: str, timeout_s: float) -> bool:
         """Whether the job comes to its end in this time. Not for page scripts: they read snapshots."""

@@ -35,7 +35,8 @@ class JobSnapshot:
     ``message``: one sentence on what happens now, or why it ended; ``position``: jobs that come before this one in its
     queue, the running one included (0 once it runs or has ended); ``plans`` in the order cuDNN listed them, each as far
     as it has come (``ok`` without timings in a sweep: built, its turn to be measured is still to come); ``remarks``:
-    what a person should know beside; ``run_id``: the run in the store that a sweep writes to; ``version`` grows with
+    what a person should know beside; ``eta_s`` is None where nothing can be said, also once an estimate has run out;
+    ``run_id``: the run in the store that a sweep writes to; ``version`` grows with
     every change.
     """
 

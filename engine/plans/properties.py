@@ -104,7 +104,7 @@ def parse_properties(data: bytes, file: str = "") -> Properties:
     try:
         content = json.loads(data.decode("utf-8-sig"))  # editors on Windows begin a file with a mark
     except (ValueError, RecursionError) as error:
-        raise invalid("target", file or _start(data), f"the file is not JSON ({error}).", _REMEDY) from None
+        raise invalid("target", file or _start(data), f"the file is not JSON ({_where(error)}).", _REMEDY) from None
     if not isinstance(content, dict):
         raise invalid("target", file or _start(data), "the file must hold one JSON object.", _REMEDY)
     return check_properties(content)
@@ -138,6 +138,14 @@ def complete_properties(properties: Properties, backend_version: int) -> tuple[P
 
 
 _REMEDY = "Write one with `python -m engine env --properties FILE` on the machine that has the GPU."
+
+
+def _where(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"see line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start:,} is no UTF-8 text"
+    return "nested too deep" if isinstance(error, RecursionError) else "a number in it is too long"
 
 
 def _start(data: bytes) -> str:

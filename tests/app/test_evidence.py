@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.evidence import HERE, choose, nearest_text, run_label, settle_run
+from app.evidence import HERE, choose, nearest_text, other_scalars, run_label, settle_run
 from app.links import ExploreState
+from engine.graph.pipelines import CATALOGUE
 from engine.records.run import RunStatus, Source, TargetInfo
 from engine.runs.nearest import Nearest
 from engine.runs.summary import Origin, brief, summarize
@@ -80,3 +81,11 @@ def test_a_link_whose_run_is_not_here_says_how_to_get_it():
 def test_the_nearest_shape_is_told_by_its_differences():
     near = Nearest(summary(), {"n": ("16", "8"), "scale": ("0.5", "")}, 1.0)
     assert nearest_text(near) == "n = 8 instead of 16, scale = default instead of 0.5"
+
+
+def test_a_run_that_passes_another_scalar_says_so():
+    epilogue = CATALOGUE["matmul_epilogue"]
+    asked, run = epilogue.graph({"alpha": "5"}), epilogue.graph({})
+    assert asked.graph_id == run.graph_id
+    assert other_scalars(asked, run) == "alpha = 0.125 instead of 5"
+    assert other_scalars(run, run) == ""

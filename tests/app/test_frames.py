@@ -9,9 +9,13 @@ import pandas as pd
 import pytest
 
 from app.frames import COLUMNS, frame_csv, plans_frame, worst_output
+from app.judged import judge
+from app.plan_facts import plan_facts
 from app.sampled import baseline_times, samples_frame, spread
 from engine.graph.pipelines import pipeline
 from engine.graph.roofline import roofline
+from engine.graph.tensors import DataType
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.regimes import verdicts
 from engine.records.samples import Samples
@@ -129,3 +133,12 @@ def test_baseline_and_samples() -> None:
     hot = raw[raw["regime"] == "hot"]
     np.testing.assert_array_equal(hot["us"], timings.hot.values.astype(float))
     assert list(hot["order"]) == list(range(41))
+
+
+def test_a_plans_details_give_the_ranks_that_the_table_gives():
+    plan = ok_plan(1, 10.0, modes={"A": 0, "B": 4})
+    assert plans_frame([plan])["modes"][0] == "A:0, B:4"
+    assert (
+        dict(plan_facts(plan, DataType.BF16, judge(run_of([plan]), Constraints())))["mode:rank"]
+        == "A:0, B:4 (0 is first)"
+    )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from app.headline import headline, headline_html
 from app.judged import judge
 from app.theme import PLANNED, provenance
+from engine.graph.pipelines import CATALOGUE
 from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.run import Baseline, Refusal, RunKind
-from tests.app.sample_runs import failed_plan, ok_plan, run_of, timings
+from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, timings
+
+FP32 = CATALOGUE["matmul"].graph({"dtype": "fp32"})
 
 
 def said(plans, **more):
@@ -117,3 +120,14 @@ def test_no_name_turns_round_the_numbers_after_it():
     run = run_of([ok_plan(1, 100.0, plan_name="eng1\u202e")], baseline=torch_at(130.0, "torch\u2067"))
     text = headline_html(headline(run), provenance(run, recorded=False))
     assert not {"\u202e", "\u2067"} & set(text)
+
+
+def test_torch_in_float32_is_no_silent_rival_of_a_plan_in_tf32():
+    plan = ok_plan(1, 10.0, modes={"A": 0}, accuracy=(accuracy(1.5e-3, tolerance=6e-3),))
+    rival = Baseline(name="torch eager", accuracy=(accuracy(3e-6, tolerance=6e-3),), timings=timings(20.0))
+    same = rival.model_copy(update={"accuracy": (accuracy(1.5e-3, tolerance=6e-3),)})
+    outcome = said([plan], graph=FP32, baseline=rival)
+    assert outcome.sentence.endswith("Torch eager takes 2.00x the time of the best (20.0 µs, in float32).")
+    assert "in float32" in next(figure.beside for figure in outcome.figures if figure.label == "torch eager")
+    assert "in float32" not in said([plan], graph=FP32, baseline=same).sentence
+    assert "in float32" not in said([plan], baseline=rival).sentence, "bf16 operands are no matter of TF32"

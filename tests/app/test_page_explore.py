@@ -332,3 +332,10 @@ def test_a_change_of_chart_or_plan_takes_under_150_ms_of_server_time():
         taken.append(time.process_time() - began)
         assert not page.exception
     assert statistics.median(taken[10:]) < 0.150
+
+
+def test_a_recording_with_another_scalar_says_so():
+    said = texts(opened(pipeline="matmul_epilogue", alpha="5"))
+    assert "recorded on NVIDIA H200" in said
+    assert "alpha = 0.125 instead of 5" in said
+    assert "instead of" not in texts(opened(pipeline="matmul_epilogue"))

@@ -49,13 +49,46 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
     assert f"loads in cuDNN {job.environment.cudnn_backend} only" in texts(page)
     assert not page.download_button(key="download-plan").disabled
 
-    run = planned_run(job, CATALOGUE["matmul"].graph(letters))
+    run = planned_run(job, letters, CATALOGUE["matmul"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
     judged, blobs = judge(run, Constraints()), resources.resources().library.store
     shown = Shown(run, job.version, judged, plans_frame(run), blobs.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
         assert json.loads(bundle.read("plan-1.json"))["recipe"]["plan_key"] == plan.key
         assert {"plan-1.bin", "load_plan.py", "SHA256SUMS"} <= set(bundle.namelist())
+
+
+def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
+    """Plans do not depend on a scalar passed by value, so one job answers for all of them."""
+    sizes = {"b": "1", "m": "64", "n": "64", "k": "64"}
+    job = planned(opened(pipeline="matmul_epilogue", alpha="2", **sizes))
+    page = opened(pipeline="matmul_epilogue", alpha="3", **sizes)
+    assert planned(page).id == job.id
+    letters = {**sizes, "alpha": "3"}
+    run = planned_run(job, letters, CATALOGUE["matmul_epilogue"].graph(letters))
+    plan = next(plan for plan in run.plans if plan.status is Status.OK)
+    shown = Shown(run, job.version, plans_frame(run), resources.resources().library.store.get_blob)
+    with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
+        assert json.loads(bundle.read("manifest.json"))["parameters"]["alpha"] == "3"
+        tensors = {tensor["name"]: tensor for tensor in json.loads(bundle.read("tensors.json"))}
+    assert tensors["alpha"]["value"] == 3.0
+
+
+def test_cancel_says_where_another_page_keeps_the_planning_going(monkeypatch):
+    monkeypatch.setattr("engine.jobs.job.GONE_S", 60.0)  # nothing looks every second here
+    sizes = {"b": "1", "m": "72", "n": "72", "k": "72"}
+    pages = [opened(pipeline="matmul_epilogue", **sizes) for _ in range(2)]
+    manager = resources.resources().manager
+    (job,) = (job for job in manager.jobs() if not job.state.ended)
+    key = f"cancel-{job.id}"
+    pages[1].button(key=key).click().run()
+    assert not pages[1].exception
+    assert "Another page waits for the same plans" in texts(pages[1])
+    assert not manager.snapshot(job.id).state.ended
+    pages[0].run()
+    pages[0].button(key=key).click().run()
+    assert manager.wait(job.id, 5.0)
+    assert "Planning cancelled" in texts(pages[1].run())
 
 
 def test_a_head_dim_that_cudnn_refuses_is_answered_in_cudnns_words():

@@ -67,16 +67,43 @@ def test_an_own_run_is_renamed_and_deleted_and_a_recording_is_not():
     run = own_run()
     page = opened("runs", session={"runs.chosen": run.id})
     page.text_input(key=f"title-{run.id}").set_value("  the   *good* one ").run()
-    page.button(key="rename").click().run()
+    page.button(key=f"rename-{run.id}").click().run()
     assert not page.exception
     assert any(row[1] == "the *good* one" for row in tables(page)[0])
     page.text_input(key=f"title-{run.id}").set_value("\x07").run()
-    page.button(key="rename").click().run()
+    page.button(key=f"rename-{run.id}").click().run()
     assert "a title has at most 200 printable characters" in alerts(page)[0]
-    page.button(key="delete").click().run()
+    page.button(key=f"delete-{run.id}").click().run()
     assert len(tables(page)[0]) == len(RECORDED)
     assert "The run is deleted." in texts(page)
-    assert not any(button.key == "delete" for button in page.button)
+    assert not any(button.key.startswith("delete-") for button in page.button)
+
+
+def test_a_second_click_on_delete_never_reaches_the_next_run():
+    """The panel of one run is not the next one's: it closes with its run, and a click in it is for that run alone."""
+    first, second = own_run(), own_run(id="b" * 32)
+    page = opened("runs", session={"runs.chosen": first.id})
+    page.segmented_control(key="runs-origin").set_value("own").run()
+    page.button(key=f"delete-{first.id}").click().run()
+    assert [button.key for button in page.button if button.key.startswith("delete-")] == [f"delete-{second.id}"]
+    page.button(key=f"delete-{second.id}").click().run()
+    assert "Widen the filters" in texts(page)
+    assert "The run is deleted." in texts(page), "said also where the list is empty now"
+    assert page.expander[0].label == "Import a run file"
+
+
+def test_a_run_that_is_imported_is_shown_whatever_the_filters():
+    run = own_run(id="a" * 32)
+    exported = resources.resources().library.export(run.id)
+    resources.resources().library.delete(run.id)
+    page = opened("runs")
+    page.selectbox(key="runs-pipeline").set_value("sdpa").run()
+    page = upload(page, "run.zip", exported)
+    assert not page.exception
+    assert page.selectbox(key="runs-pipeline").value == ""
+    assert [row for row in tables(page)[0] if row[-6] == "imported"]
+    page.selectbox(key="runs-pipeline").set_value("sdpa").run()
+    assert {row[0] for row in tables(page)[0]} == {"sdpa"}, "filters are the person's again"
 
 
 def test_an_exported_run_is_imported_elsewhere_and_marked_as_such():

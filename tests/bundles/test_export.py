@@ -83,6 +83,7 @@ def test_a_measured_plan_says_what_was_measured(made):
     assert told["measured"]["accuracy"][0]["max_rel"] == 0.002
     assert told["record"]["timings"]["hot"] == plan.timings.hot.model_dump(mode="json")
     assert "25.12 us on NVIDIA H200" in files["README.txt"].decode()
+    assert "Keep files of your own out of this folder" in files["README.txt"].decode(), "the loader refuses them"
 
 
 def test_the_verdict_goes_along_with_the_samples_of_its_tie_set(recorded):

@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from engine.cli.output import print_table
 from engine.jobs.planning import PlanOutcome
 from engine.records.run import Refusal
 
@@ -85,12 +86,28 @@ def test_too_much_memory_names_a_letter_that_helps(invoke):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"deviceName": 5}', b"[" * 100_000, b" " * 100_000]
+    ("content", "said"),
+    [
+        (b"", "is not JSON (see line 1, column 1)"),
+        (b'{"deviceName":\n  5,', "is not JSON (see line 2, column"),
+        (b"[]", "must hold one JSON object"),
+        (b"null", "must hold one JSON object"),
+        (b"{}\xff", "is not JSON (byte 2 is no UTF-8 text)"),
+        (b'{"deviceName": 5}', "valid string"),
+        (b"[" * 100_000, "at most"),
+        (b"[" * 30_000, "is not JSON (nested too deep)"),
+        (b"1" * 5_000, "is not JSON (a number in it is too long)"),
+    ],
 )
-def test_broken_properties_files(invoke, tmp_path, content):
+def test_broken_properties_files(invoke, tmp_path, content, said):
     file = tmp_path / "broken.json"
     file.write_bytes(content)
-    complaint(invoke("plan", "matmul", "--target", file, "--json"))
+    assert said in complaint(invoke("plan", "matmul", "--target", file, "--json"))[0]["rule"]
+
+
+def test_a_cell_that_nobody_could_read_is_cut(capsys):
+    print_table(["plan"], [["x" * 5_000]])
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 160
 
 
 def test_a_properties_file_that_lacks_a_key_names_it(invoke, tmp_path):
@@ -128,6 +145,8 @@ def test_sweep_looks_at_its_arguments_before_it_asks_for_a_gpu(invoke, monkeypat
     (entry,) = complaint(invoke("sweep", "matmul", "--json"), status=1)
     assert "no NVIDIA GPU" in entry["rule"] and "plan" in entry["remedy"]
     complaint(invoke("env", "--properties", "x.json", "--json"), status=1)
+    (entry,) = complaint(invoke("env", "--gpu", "local:7", "--json"))
+    assert entry["field"] == "--gpu" and "--properties" in entry["remedy"]
 
 
 @pytest.mark.parametrize(

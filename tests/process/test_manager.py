@@ -205,6 +205,34 @@ def test_a_question_shared_with_somebody_else_goes_on(manager, machine):
     assert finished(manager, shared, 2).state is JobState.CANCELLED
 
 
+def test_a_client_that_is_gone_keeps_nothing_going(manager, machine, monkeypatch):
+    """A page that was closed or loaded anew never says so: it only looks no more."""
+    monkeypatch.setattr("engine.jobs.job.GONE_S", 0.5)
+    machine.script(builder={"build eng1": ["hang", "hang", "hang"]})
+    shared = plan(manager, machine, "before the reload")
+    time.sleep(0.7)
+    assert plan(manager, machine, "after it") == shared
+    manager.cancel(shared, client="after it")
+    assert finished(manager, shared, 2).state is JobState.CANCELLED
+
+    shared = plan(manager, machine, "closed soon", m=64)
+    plan(manager, machine, "here", m=64)
+    assert manager.attend(shared, "here") and not manager.attend(shared, "nobody")
+    manager.cancel(shared, client="here")
+    assert not manager.attend(shared, "here"), "left, while the other may still be there"
+    assert not manager.snapshot(shared).state.ended
+    time.sleep(0.7)
+    assert not manager.attend(shared, "here")
+    assert finished(manager, shared, 2).state is JobState.CANCELLED
+
+    abandoned = plan(manager, machine, "before the reload", m=128)
+    time.sleep(0.7)
+    plan(manager, machine, "after it", m=128)
+    newest = plan(manager, machine, "after it", m=256)
+    assert finished(manager, abandoned, 2).state is JobState.CANCELLED
+    assert finished(manager, newest).state is JobState.DONE
+
+
 def test_planning_does_not_wait_for_a_sweep_and_a_sweep_is_not_superseded(manager, machine):
     machine.script(worker={"admit eng1": "hang"})
     measuring = sweep(manager, machine, "a")
