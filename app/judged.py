@@ -42,7 +42,7 @@ class Judged:
 def judge(run: RunRecord, constraints: Constraints) -> Judged:
     """Judge a run; takes some milliseconds per regime."""
     found = verdicts(run, constraints)
-    said = tuple(circumstances(run.plans)) if run.kind is RunKind.SWEEP else ()
+    said = tuple(circumstances(run)) if run.kind is RunKind.SWEEP else ()
     return Judged(constraints, found, regime_change(found), confirm(run), said)
 
 

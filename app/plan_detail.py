@@ -55,7 +55,7 @@ def default_key(shown: Shown) -> str:
 def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
     render_download(shown, plan)
-    facts = plan_facts(plan, shown.run.graph.io_dtype, shown.judged)
+    facts = plan_facts(shown.run, plan, shown.judged)
     st.html(facts_html(plan.plan_name, facts) + passport_html(shown.run, plan))
     if chart := _samples(*shown.cache_key, plan.key, regime, plan):
         render_chart(chart, key="samples")

@@ -13,20 +13,20 @@ from app.theme import (
     fmt_bytes,
     fmt_ms,
 )
-from engine.graph.tensors import DataType
 from engine.plans.names import engine_label
 from engine.records.arithmetic import arithmetic
 from engine.records.circumstances import CALLED
 from engine.records.gpu_state import GpuState
 from engine.records.plan import PlanRecord
+from engine.records.run import RunRecord
 from engine.records.wording import microseconds, several, span
 
 Fact = tuple[str, str]
 
 
-def plan_facts(plan: PlanRecord, io_dtype: DataType, judged: Judged) -> list[Fact]:
-    """Outcome, identity, how it was offered, what it needs, what it was seen to do. ``io_dtype``: the graph's.
-    Accuracy is the passport's."""
+def plan_facts(run: RunRecord, plan: PlanRecord, judged: Judged) -> list[Fact]:
+    """Outcome, identity, how it was offered, what it needs, what it was seen to do. Accuracy is the
+    passport's."""
     facts = [("outcome", STATUS_STYLES[plan.status].text)]
     if plan.message:
         facts += [("at stage", str(plan.stage)), ("message", plan.message)]
@@ -36,7 +36,7 @@ def plan_facts(plan: PlanRecord, io_dtype: DataType, judged: Judged) -> list[Fac
     facts += [("mode:rank", _ranks(plan))]
     facts += [("workspace", fmt_bytes(plan.workspace_bytes))]
     facts += [("behavior notes", _notes(plan.behavior_notes)), ("numerical notes", _notes(plan.numerical_notes))]
-    if multiplies := arithmetic(io_dtype, plan):
+    if multiplies := arithmetic(run.graph.io_dtype, plan, run.options.data):
         facts.append(("multiplies in", multiplies.value))
     return [*facts, *_times(plan, judged), *_sampling(plan), *_sizes(plan)]
 

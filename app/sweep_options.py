@@ -9,7 +9,7 @@ from engine.graph.errors import FieldError, InvalidInput, invalid
 from engine.graph.operations import Attention
 from engine.graph.spec import GraphSpec
 from engine.jobs.capacity import default_size
-from engine.jobs.estimate import Estimate
+from engine.jobs.estimate import expected_s
 from engine.measure.screening import RULES
 from engine.plans.explicit import parse_plans
 from engine.records.constraints import Constraints
@@ -88,9 +88,7 @@ def has_scores(graph: GraphSpec) -> bool:
 def estimate_s(preset: Preset, plans: int | None, further: int = 0) -> float:
     """About how long a sweep takes, seconds. ``plans``: how many are listed, None where nobody has counted yet;
     ``further``: how many more are asked for."""
-    guess = Estimate(default_size(), RULES[preset])
-    guess.listed((plans or USUAL_PLANS) + further)
-    return guess.left_s or 0.0
+    return expected_s(default_size(), RULES[preset], (plans or USUAL_PLANS) + further)
 
 
 def preset_words(preset: Preset) -> str:

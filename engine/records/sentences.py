@@ -120,11 +120,13 @@ def unlisted_sentence(verdict: Verdict, unlisted: Unlisted) -> str:
     best = f"{verdict.names[unlisted.key]}, {_FOUND_BY[unlisted.origin]},"
     if unlisted.ratio is None:
         return f"No listed plan was measured; of the others {best} is the best."
+    if unlisted.ties or unlisted.ratio > 1:
+        many = f"Of {unlisted.measured} plans that no mode lists none"
+        count = "The one plan that no mode lists" if unlisted.measured == 1 else many
+        no_gain = "is not faster" if unlisted.measured == 1 else "is faster"
+        how = "ties with the best of these" if unlisted.ties else f"takes {factor(unlisted.ratio)} as long"
+        return f"{count} {no_gain} than the listed ones; {best} {how}."
     count = f"Of {several(unlisted.measured, 'plan')} that no mode lists"
-    if unlisted.ties:
-        return f"{count} none is faster than the listed ones; {best} ties with the best of these."
-    if unlisted.ratio > 1:
-        return f"{count} none is faster than the listed ones; {best} takes {factor(unlisted.ratio)} as long."
     return f"{count} {best} beats every listed one: it takes {factor(unlisted.ratio)} the time of the best of these."
 
 

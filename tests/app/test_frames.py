@@ -14,7 +14,6 @@ from app.plan_facts import plan_facts
 from app.sampled import baseline_times, samples_frame, spread
 from engine.graph.pipelines import pipeline
 from engine.graph.roofline import roofline
-from engine.graph.tensors import DataType
 from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.regimes import verdicts
@@ -139,6 +138,6 @@ def test_a_plans_details_give_the_ranks_that_the_table_gives():
     plan = ok_plan(1, 10.0, modes={"A": 0, "B": 4})
     assert plans_frame([plan])["modes"][0] == "A:0, B:4"
     assert (
-        dict(plan_facts(plan, DataType.BF16, judge(run_of([plan]), Constraints())))["mode:rank"]
+        dict(plan_facts(run_of([plan]), plan, judge(run_of([plan]), Constraints())))["mode:rank"]
         == "A:0, B:4 (0 is first)"
     )

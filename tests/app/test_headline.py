@@ -127,7 +127,7 @@ def test_torch_in_float32_is_no_silent_rival_of_a_plan_in_tf32():
     rival = Baseline(name="torch eager", accuracy=(accuracy(3e-6, tolerance=6e-3),), timings=timings(20.0))
     same = rival.model_copy(update={"accuracy": (accuracy(1.5e-3, tolerance=6e-3),)})
     outcome = said([plan], graph=FP32, baseline=rival)
-    assert outcome.sentence.endswith("Torch eager takes 2.00x the time of the best (20.0 µs, in float32).")
+    assert outcome.sentence.endswith("torch eager takes 2.00x the time of the best (20.0 µs, in float32).")
     assert "in float32" in next(figure.beside for figure in outcome.figures if figure.label == "torch eager")
     assert "in float32" not in said([plan], graph=FP32, baseline=same).sentence
     assert "in float32" not in said([plan], baseline=rival).sentence, "bf16 operands are no matter of TF32"
