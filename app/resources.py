@@ -6,6 +6,7 @@ Truth lives here and on disk, never in a browser session.
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -60,7 +61,15 @@ def resources() -> Resources:
         return Resources(Library(None), None, str(error))
     made = Resources(Library(store), JobManager(store))
     atexit.register(made.close)
+    _keep_for_good()
     return made
+
+
+def _keep_for_good() -> None:
+    """Take what is in memory now (modules, parsed runs) out of the garbage collector's sight: Streamlit has it look
+    through everything at the end of every run of a page, 250 ms during which nothing reaches a browser."""
+    gc.collect()
+    gc.freeze()
 
 
 @st.cache_data(show_spinner=False, ttl=30)
@@ -132,7 +141,9 @@ def load_run(run_id: str) -> Loaded:
 
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _loaded(run_id: str, version: tuple[int, int]) -> Loaded:
-    return Loaded(resources().library.get(run_id), version)
+    loaded = Loaded(resources().library.get(run_id), version)
+    _keep_for_good()
+    return loaded
 
 
 def load_judged(loaded: Loaded, constraints: Constraints) -> JudgedRun:

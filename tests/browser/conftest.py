@@ -38,14 +38,15 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, home: Path, log: Path, port: int = 0) -> Iterator[Server]:
-    """``streamlit <arguments>`` until the block ends, with every process it started; on a free port unless given."""
+def serving(*arguments: str, home: Path, log: Path, port: int = 0, folder: Path = ROOT) -> Iterator[Server]:
+    """``streamlit <arguments>`` until the block ends, with every process it started; on a free port unless given.
+    ``folder``: where it is started, and so whose settings it takes."""
     port = port or free_port()
     command = [sys.executable, "-m", "streamlit", *arguments, "--server.port", str(port)]
     environment = {**os.environ, "PLANSCOPE_HOME": str(home)}
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, process_group=0
+            command, cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT, process_group=0
         )
         try:
             server = Server(f"http://127.0.0.1:{port}", process.pid)

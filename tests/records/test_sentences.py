@@ -101,7 +101,8 @@ def test_a_first_pick_that_breaks_a_constraint():
     [
         (
             9.0,
-            "Of 1 plan that no mode lists eng1, found by the knob search, beats every listed one: it takes 0.900x the time of the best of these.",
+            "Of 1 plan that no mode lists eng1, found by the knob search, beats every listed one: "
+            "it takes 0.900x the time of the best of these.",
         ),
         (
             10.05,
