@@ -67,7 +67,8 @@ def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
     letters = {**sizes, "alpha": "3"}
     run = planned_run(job, letters, CATALOGUE["matmul_epilogue"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
-    shown = Shown(run, job.version, plans_frame(run), resources.resources().library.store.get_blob)
+    blobs = resources.resources().library.store
+    shown = Shown(run, job.version, judge(run, Constraints()), plans_frame(run), blobs.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
         assert json.loads(bundle.read("manifest.json"))["parameters"]["alpha"] == "3"
         tensors = {tensor["name"]: tensor for tensor in json.loads(bundle.read("tensors.json"))}
