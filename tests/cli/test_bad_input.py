@@ -90,6 +90,9 @@ def test_too_much_memory_names_a_letter_that_helps(invoke):
     [
         (b"", "is not JSON (see line 1, column 1)"),
         (b'{"deviceName":\n  5,', "is not JSON (see line 2, column"),
+        (b"{", "is not JSON (see line 1, column 2)"),
+        (b"\xff\xfe", "is not JSON (byte 0 is no UTF-8 text)"),
+        (b" " * 100_000, "at most"),
         (b"[]", "must hold one JSON object"),
         (b"null", "must hold one JSON object"),
         (b"{}\xff", "is not JSON (byte 2 is no UTF-8 text)"),
