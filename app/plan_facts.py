@@ -72,7 +72,7 @@ def _times(plan: PlanRecord, judged: Judged) -> list[Fact]:
 
 _STOPPED = {
     "precise": "until its standard error was small enough",
-    "budget": "until the time budget was used up",
+    "budget": "until the budget of time and samples was used up",
     "screened": "in screening only: beyond any doubt far from the best",
 }
 

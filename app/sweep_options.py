@@ -96,7 +96,7 @@ def preset_words(preset: Preset) -> str:
     rule = RULES[preset]
     return (
         f"at least {rule.least} samples of every plan near the best, then on until each one's standard error is below "
-        f"{rule.error * 100:g} % or {rule.budget_s:g} s have passed"
+        f"{rule.error * 100:g} %, {rule.budget_s:g} s have passed or it has {rule.most:,} samples"
     )
 
 

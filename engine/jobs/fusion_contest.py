@@ -3,6 +3,7 @@ other. What takes the process with it costs the version or the plan that is to b
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 from collections.abc import Sequence
@@ -156,14 +157,10 @@ class GraphContest:
                 self._worker.loaded.add(plan.key)
         self._load_pieces()
         told: dict[VersionKind, Version] = {}
-        texts: dict[str, str] = {}
 
         def take(part: Content) -> None:
-            kind = str(part.get("kind"))
-            texts[kind] = texts.get(kind, "") + str(part.get("text"))
-            if part.get("last"):
-                version = _version(texts.pop(kind))
-                told[version.kind] = version
+            version = _version(part.get("version"))
+            told[version.kind] = version
 
         content = {
             "kinds": [kind.value for kind in kinds],
@@ -201,9 +198,9 @@ class GraphContest:
             raise JobError(f"the measuring process was lost {self._losses} times; the last time: {setback.message}")
 
 
-def _version(text: str) -> Version:
+def _version(content: object) -> Version:
     try:
-        return Version.model_validate_json(text)
+        return Version.model_validate_json(json.dumps(content))
     except ValidationError as error:
         raise Lost(f"sent something that is no Version: {error}") from None
 

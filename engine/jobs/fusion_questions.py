@@ -30,8 +30,6 @@ from engine.records.options import SweepOptions
 from engine.records.plan import Stage
 
 OPS = (*questions.OPS, "pieces", "versions", "alone", "ceilings")
-CHUNK = 20_000
-"""Characters of a version's JSON in one part: thousands of samples do not fit a line."""
 __all__ = ["OPS", "BadRequest", "Blamed", "FusionQuestions", "prepare"]
 
 
@@ -80,10 +78,7 @@ class FusionQuestions(Questions):
         except Hung as error:
             raise Blamed(error.key, str(error), hung=True) from error
         for version in found:
-            text = version.model_dump_json()
-            for start in range(0, len(text), CHUNK):
-                part = text[start : start + CHUNK]
-                self._channel.send(request, "part", kind=version.kind, text=part, last=start + CHUNK >= len(text))
+            self._channel.send(request, "part", version=version.model_dump(mode="json"))
         return {}
 
     def alone(self, request: Content) -> Content:

@@ -4,10 +4,9 @@
 ``pieces {"plans": {PLACE: {"blob", "sha256", ...}}}`` -> ``stage``s, ``done {"failed": {PLACE: MESSAGE}}``.
     Cuts the prepared graph and loads a plan for each of these pieces; one that does not load runs in torch.
 ``versions {"kinds": [VersionKind], "fused": {KIND: {"key", "name", "workspace_bytes"}}, "rule", "seed", "scratch":
-    PATH}`` -> ``stage {"stage": "version", "key": KIND}`` before each one's turn, ``part {"kind", "text", "last":
-    bool}`` with the JSON of each Version in pieces that fit a line, ``done``. After ``pieces``; fused plans are those
-    that ``admit`` or ``reload`` has loaded. ``scratch``: an empty folder for what torch.compile keeps, so that nothing
-    it kept earlier shortens its time.
+    PATH}`` -> ``stage {"stage": "version", "key": KIND}`` before each one's turn, ``part {"version":
+    Version}`` for each, ``done``. After ``pieces``; fused plans are those that ``admit`` or ``reload`` has loaded.
+    ``scratch``: an empty folder for what torch.compile keeps, so that nothing it kept earlier shortens its time.
 ``alone {"rule", "seed"}`` -> ``stage``s, ``part {"place", "hot": Samples}``, ``done``: pieces one by one, in turns.
 ``ceilings {"seed"}`` -> ``stage``, ``done {"ceilings": MeasuredCeilings}``.
 """

@@ -1,9 +1,10 @@
 """JSON lines between a parent and its worker processes.
 
 A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}``
-and ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB:
-serialized plans travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and
-stdout itself is pointed at stderr, because libraries print.
+and ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). A request stays under
+64 KB, which a pipe takes without waiting for its reader, and an event under 4 MB: serialized plans travel as files, and
+lists as one event per record. The protocol runs on a duplicate of stdout, and stdout itself is pointed at stderr,
+because libraries print.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-LINE_LIMIT = 64 * 1024
+REQUEST_LIMIT, EVENT_LIMIT = 64 << 10, 4 << 20
+"""Bytes of a line. Most of an event is samples: the longest, torch's of a thorough sweep, has 8,000 of 180 bytes each
+(see ``Rule.most``), with the GPU's state beside every one."""
 ROOT = Path(__file__).resolve().parents[2]
 # How long a killed process may take to be gone: one that sleeps inside the GPU driver is left behind, not waited for.
 KILL_WAIT_S = 2.0
@@ -47,7 +50,7 @@ class Channel:
     """The worker's side. Make it before anything that may print is imported."""
 
     def __init__(self) -> None:
-        self._out = os.fdopen(os.dup(1), "wb", buffering=0)
+        self._out = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
         self._lock = threading.Lock()
 
@@ -59,10 +62,11 @@ class Channel:
     def send(self, request: Mapping[str, Any], event: str, **content: Any) -> None:
         """Answer a request with one event."""
         line = json.dumps({"id": request["id"], "event": event, **content}, separators=(",", ":")).encode()
-        if len(line) >= LINE_LIMIT:
-            raise ProtocolError(f"a {event} event of {len(line)} bytes does not fit a line of {LINE_LIMIT}")
+        if len(line) >= EVENT_LIMIT:
+            raise ProtocolError(f"a {event} event of {len(line)} bytes does not fit a line of {EVENT_LIMIT}")
         with self._lock:
             self._out.write(line + b"\n")
+            self._out.flush()
 
 
 def die_with_parent() -> None:
@@ -113,8 +117,8 @@ class Child:
         assert self._process.stdin is not None
         self._last_id += 1
         line = json.dumps({"id": self._last_id, "op": op, **content}, separators=(",", ":")).encode()
-        if len(line) >= LINE_LIMIT:
-            raise ProtocolError(f"a {op} request of {len(line)} bytes does not fit a line of {LINE_LIMIT}")
+        if len(line) >= REQUEST_LIMIT:
+            raise ProtocolError(f"a {op} request of {len(line)} bytes does not fit a line of {REQUEST_LIMIT}")
         self._process.stdin.write(line + b"\n")
         self._process.stdin.flush()
         return self._last_id
@@ -178,7 +182,7 @@ class Child:
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as pipe:
-            while line := pipe.readline(LINE_LIMIT + 1):
+            while line := pipe.readline(EVENT_LIMIT + 1):
                 self._events.put(_parse(line))
         self._events.put(None)
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,8 +31,6 @@ from engine.records.timings import Regime
 OPS = ("admit", "reload", "rounds", "regimes", "repeat", "baseline")
 Content = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
-_ROUNDS_PER_PART, _PLANS_PER_PART = 50, 64
-"""A state is some 150 bytes of JSON, a plan's key and 50 samples some 500, and a line holds 64 KB."""
 
 
 class BadRequest(ValueError):
@@ -89,9 +87,7 @@ class Questions:
 
         def report(told: Sequence[Round]) -> None:
             held = self._session.executions(executions)
-            for start in range(0, len(told), _ROUNDS_PER_PART):
-                for part in rounds_parts(told[start : start + _ROUNDS_PER_PART], held):
-                    self._channel.send(request, "part", **part, fraction=rounds.fraction)
+            self._channel.send(request, "part", **rounds_part(told, held), fraction=rounds.fraction)
 
         announce = self._announcing(request) if request["careful"] else None
         try:
@@ -137,8 +133,8 @@ class Questions:
         return lambda key: self._channel.send(request, "stage", stage=Stage.TIME, key=key)
 
 
-def rounds_parts(told: Sequence[Round], executions: Mapping[str, int]) -> Iterator[Content]:
-    """Rounds as JSON, so many plans in each part: ``states``, one per round (null where the GPU does not tell);
+def rounds_part(told: Sequence[Round], executions: Mapping[str, int]) -> Content:
+    """Rounds as JSON: ``states``, one per round (null where the GPU does not tell);
     ``kept`` by plan: ``data`` as in Samples, the ``executions`` of each, and the ``rounds`` they are of; ``set_aside``
     by plan: how many were."""
     kept: dict[str, tuple[list[float], list[int]]] = {}
@@ -152,18 +148,14 @@ def rounds_parts(told: Sequence[Round], executions: Mapping[str, int]) -> Iterat
             else:
                 set_aside[key] = set_aside.get(key, 0) + 1
     states = [one.state.model_dump(mode="json") if one.state else None for one in told]
-    keys = list(dict.fromkeys([*kept, *set_aside]))
-    for start in range(0, len(keys), _PLANS_PER_PART):
-        some = keys[start : start + _PLANS_PER_PART]
-        yield {
-            "states": states,
-            "kept": {
-                key: {"data": encode(kept[key][0]), "executions": executions[key], "rounds": kept[key][1]}
-                for key in some
-                if key in kept
-            },
-            "set_aside": {key: set_aside[key] for key in some if key in set_aside},
-        }
+    return {
+        "states": states,
+        "kept": {
+            key: {"data": encode(values), "executions": executions[key], "rounds": numbers}
+            for key, (values, numbers) in kept.items()
+        },
+        "set_aside": set_aside,
+    }
 
 
 def encode(values: Sequence[float]) -> str:

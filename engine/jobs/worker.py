@@ -14,7 +14,7 @@ It imports torch and cudnn, speaks ``engine.jobs.protocol`` and works off one re
 ``reload {"key", "blob", "sha256", "workspace_bytes", "executions"}`` -> ``stage``s, ``done``: a plan found right
     before.
 ``rounds {"executions": {KEY: int | null}, "rule", "seed", "keep": [KEY], "before": {KEY: {"count", ...}}, "spent_s",
-    "careful": bool}`` -> ``part``s as ``rounds_parts`` makes them, then ``done {"stopped": {KEY: ...}}``.
+    "careful": bool}`` -> ``part``s as ``rounds_part`` makes them, then ``done {"stopped": {KEY: ...}}``.
     With ``careful`` a ``stage {"stage": "time", "key"}`` before every replay.
 ``regimes {"keys": [KEY], "regimes": [Regime], "seed"}`` -> ``stage``s, ``part {"key", "samples": {Regime: Samples}}``,
     ``done``.

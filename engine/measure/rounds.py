@@ -120,7 +120,7 @@ class Rounds:
             return None
         if tally.error < self._rule.error:
             return "precise"
-        return "budget" if elapsed_s > self._rule.budget_s else None
+        return "budget" if elapsed_s > self._rule.budget_s or tally.count >= self._rule.most else None
 
     def _settle(self) -> None:
         """Once everybody has a few samples taken side by side, drop who is far from the best by all of them."""

@@ -21,7 +21,7 @@ DOUBT = 1 / LOW_CLOCK
 
 MOST_SURVIVORS = 128
 """A search over knobs can come upon more plans of about the same speed than anybody wants to wait for; and where the
-process that samples them is lost, what is known of them has to fit one line of 64 KB."""
+process that samples them is lost, what is known of them has to fit one request of 64 KB."""
 
 SETTLE_ROUNDS = 10
 """Rounds after which plans are dropped by samples that were taken beside the best's: clocks excuse nothing then."""
@@ -32,8 +32,9 @@ class Rule:
     """How much a plan's samples are to be worth. All times in seconds.
 
     ``least``: samples that each survivor has at the end. ``error``: relative standard error below which it needs no
-    more. ``margin``: times the best's median, how far a plan may be and stay in the rounds. ``budget_s``: after it,
-    nobody gets more than ``least``; and after ten of it nobody gets any.
+    more, as does nobody who has ``most``. ``margin``: times the best's median, how far a plan may
+    be and stay in the rounds. ``budget_s``: after it, nobody gets more than ``least``; and after ten of it nobody gets
+    any.
     """
 
     least: int = 100
@@ -44,6 +45,12 @@ class Rule:
     def __post_init__(self) -> None:
         if self.least < 1 or self.error < 0 or self.margin < 1 or self.budget_s <= 0:
             raise ValueError(f"not a rule to sample by: {self}")
+
+    @property
+    def most(self) -> int:
+        """Samples, for nobody more. Noise that so many have not averaged out (a deviation above a fifth, by the
+        standard rule) comes from something else that uses the GPU."""
+        return 20 * self.least
 
     @property
     def most_s(self) -> float:

@@ -89,7 +89,8 @@ def _stopped(timings: Sequence[Timings]) -> list[str]:
     screened = sum(one.stopped == "screened" for one in timings)
     said = []
     if budget:
-        said.append(f"Sampling ended by its budget for {several(budget, 'plan')}, before the error was small enough.")
+        ended = f"Sampling ended by its budget of time and samples for {several(budget, 'plan')}"
+        said.append(f"{ended}, before the error was small enough.")
     if screened:
         kept = f"{several(screened, 'plan')} {'is' if screened == 1 else 'are'}"
         said.append(f"{kept} beyond any doubt far from the best and got no more samples than that took.")

@@ -31,8 +31,8 @@ class Regime(StrEnum):
 
 
 Stopped = Literal["precise", "budget", "screened"]
-"""Why hot sampling ended: the standard error became small enough, the time budget was used up, or screening had shown
-the plan to be beyond any doubt far from the best."""
+"""Why hot sampling ended: the standard error became small enough, the budget of time or samples was used up, or
+screening had shown the plan to be beyond any doubt far from the best."""
 
 
 class Timings(BaseModel):

@@ -88,6 +88,14 @@ def test_the_budget_ends_what_will_not_become_precise_but_not_before_the_least()
     assert all(tally.count == 100 for tally in rounds.tallies.values())
 
 
+def test_noise_that_does_not_average_out_is_not_sampled_without_end():
+    rounds = Rounds(["loud", "calm"], Rule(least=100, error=0.001, budget_s=1e6), 0, keep=["loud", "calm"])
+    source = noisy(share=0.5, loud=10.0)
+    play(rounds, lambda key, elapsed: source(key, elapsed) if key == "loud" else (10.0, False))
+    assert rounds.stopped == {"loud": "budget", "calm": "precise"}
+    assert rounds.tallies["loud"].count == Rule().most == 2000
+
+
 def test_ten_budgets_are_the_end_of_all_patience():
     rounds = Rounds(["slow"], Rule(least=100, budget_s=0.1), 0)
     orders = play(rounds, steady(slow=1e6), ahead=1, step_s=0.25)

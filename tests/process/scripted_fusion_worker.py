@@ -3,7 +3,6 @@
 Acts: ``version KIND`` at each one's turn, ``piece N`` while its plan is loaded, ``ceilings``. Times are invented.
 """
 
-import json
 from pathlib import Path
 
 from tests.process import scripted_worker
@@ -41,9 +40,7 @@ class Worker(scripted_worker.Worker):
                 version["timings"] = {**TIMINGS, "hot": samples(hot, hot * 1.001)}
             if kind in request["fused"]:
                 version["plan"] = [request["fused"][kind]["key"], request["fused"][kind]["name"]]
-            text = json.dumps(version)
-            self.channel.send(request, "part", kind=kind, text=text[:100], last=False)
-            self.channel.send(request, "part", kind=kind, text=text[100:], last=True)
+            self.channel.send(request, "part", version=version)
         return {}
 
     def alone(self, request):

@@ -14,7 +14,7 @@ from engine.graph.cutting import cut
 from engine.graph.pipelines import pipeline
 from engine.jobs import fusion_questions
 from engine.jobs.fusion_questions import BadRequest, Blamed, FusionQuestions
-from engine.jobs.protocol import LINE_LIMIT
+from engine.jobs.protocol import EVENT_LIMIT
 from engine.measure import timing
 from engine.measure.fusion import ceilings as ceilings_module
 from engine.measure.fusion import contest as contest_module
@@ -43,7 +43,7 @@ class Told:
 
     def send(self, request, event, **content):
         line = json.dumps({"id": request["id"], "event": event, **content})
-        assert len(line) < LINE_LIMIT
+        assert len(line) < EVENT_LIMIT
         (self.stages if event == "stage" else self.parts).append(json.loads(line))
 
 
@@ -92,20 +92,15 @@ def versions(asked, kinds):
     asked.channel.parts.clear()
     content = {"kinds": list(kinds), "fused": plans, "rule": RULE, "seed": 0, "scratch": str(asked.tmp_path)}
     asked.questions.versions({"id": 3, **content})
-    texts = {}
-    for part in asked.channel.parts:
-        texts[part["kind"]] = texts.get(part["kind"], "") + part["text"]
-    return [Version.model_validate_json(text) for text in texts.values()]
+    return [Version.model_validate_json(json.dumps(part["version"])) for part in asked.channel.parts]
 
 
-def test_all_versions_are_told_whole(asked, monkeypatch):
-    monkeypatch.setattr(fusion_questions, "CHUNK", 700)
+def test_all_versions_are_told_whole(asked):
     assert pieces(asked, 0, 1, 2, 3) == {"failed": {}}
     kinds = kinds_for(asked.spec)
     found = versions(asked, kinds)
     assert [version.kind for version in found] == list(kinds)
     assert all(version.timings for version in found), found
-    assert len(asked.channel.parts) > len(found)
     assert {stage["key"] for stage in asked.channel.stages if stage["stage"] == "version"} >= set(kinds)
 
 

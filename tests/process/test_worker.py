@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from engine.graph.pipelines import pipeline
-from engine.jobs.protocol import LINE_LIMIT, Child
-from engine.jobs.questions import Questions, rounds_parts
+from engine.jobs.protocol import EVENT_LIMIT, REQUEST_LIMIT, Child
+from engine.jobs.questions import Questions, rounds_part
 from engine.jobs.sampling import HotSampling, decode
 from engine.jobs.worker import Worker
 from engine.measure import sampling
@@ -167,15 +167,14 @@ def test_every_plan_is_announced_where_care_is_asked_for(simulation, tmp_path):
     assert [event["key"] for event in sent if event["event"] == "stage"].count("a") == 22  # captured, warm, 20 samples
 
 
-def test_what_is_told_of_rounds_fits_a_line():
+def test_what_is_told_of_rounds_is_what_was_seen_and_fits_a_line():
     keys = [f"41;IDX_MODE=0;TILEK=1;TILE_CGA_M=1;TILE_CGA_N=2;TILE_SIZE={n};WORKSPACE=12345678901" for n in range(200)]
     state = GpuState(sm_clock_mhz=1980, memory_clock_mhz=3201, temperature_c=64, power_w=698.123, throttle_reasons=())
     told = [Round(state, tuple((key, 84.0 + n, n % 7 != 0) for key in keys)) for n in range(50)]
-    parts = list(rounds_parts(told, dict.fromkeys(keys, 4)))
-    assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) < LINE_LIMIT - 1000
-    assert [key for part in parts for key in part["kept"]] == keys
-    assert all(part["set_aside"][key] == 8 for part in parts for key in part["kept"])
-    kept = parts[0]["kept"][keys[0]]
+    part = rounds_part(told, dict.fromkeys(keys, 4))
+    assert len(json.dumps(part, separators=(",", ":"))) < EVENT_LIMIT / 10
+    assert list(part["kept"]) == keys and set(part["set_aside"].values()) == {8} and len(part["states"]) == 50
+    kept = part["kept"][keys[0]]
     assert len(decode(kept["data"])) == len(kept["rounds"]) == 42
 
 
@@ -187,7 +186,7 @@ def test_what_is_asked_again_of_as_many_plans_as_there_can_be_fits_a_line():
     for one in asked.sampled.values():
         one.values, one.set_aside = [84.1234 + n / 7 for n in range(400)], 99
     line = json.dumps({"id": 99, "op": "rounds", **asked._content(tuple(keys), True)}, separators=(",", ":"))
-    assert len(keys[0]) > 100 and len(line) < LINE_LIMIT
+    assert len(keys[0]) > 100 and len(line) < REQUEST_LIMIT
 
 
 def test_a_plan_that_is_not_loaded_is_a_request_that_fails(simulation):

@@ -214,7 +214,7 @@ def test_samples_set_aside_and_sampling_that_ended_early():
     ]
     assert circumstances(plans) == [
         "31 samples of 2 plans set aside: the SM clock was below 75 % of the rated one.",
-        "Sampling ended by its budget for 2 plans, before the error was small enough.",
+        "Sampling ended by its budget of time and samples for 2 plans, before the error was small enough.",
         "1 plan is beyond any doubt far from the best and got no more samples than that took.",
     ]
 
