@@ -246,3 +246,12 @@ def test_the_bytes_of_calls_by_hand():
     spec = pipeline("matmul_epilogue").graph({"b": 2, "m": 8, "n": 16, "k": 4, "activation": "relu"})
     a, b, c, bias = 2 * 8 * 4 * 2, 2 * 4 * 16 * 2, 2 * 8 * 16 * 2, 16 * 2
     assert calls_bytes(spec) == (a + b + bias + c) + (c + c) + (c + 4)
+
+
+def test_a_row_for_every_row_of_a_batch_is_added_to_one_matrix_of_all_rows():
+    """Alone in a graph, cuDNN 9.19 reads the row past its end from the second matrix on."""
+    bias = cut(pipeline("matmul_epilogue").graph({"b": 3, "m": 5, "n": 4, "k": 6})).pieces[2]
+    assert bias.label == "bias"
+    assert [t.dims for t in bias.spec.tensors] == [(1, 1, 4), (1, 15, 4), (1, 15, 4)]
+    one = cut(pipeline("matmul_epilogue").graph({"b": 1, "m": 5, "n": 4, "k": 6})).pieces[2]
+    assert [t.dims for t in one.spec.tensors] == [(1, 1, 4), (1, 5, 4), (1, 5, 4)]

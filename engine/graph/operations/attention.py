@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from engine.graph.errors import invalid
-from engine.graph.operations.base import Dims, Fresh, Operation, Part, tiles
+from engine.graph.operations.base import Dims, Fresh, Operation, Part, seen_as, tiles
 from engine.graph.operations.mask import Mask
 from engine.graph.operations.matmul import Matmul
 from engine.graph.operations.pointwise import Binary
@@ -86,7 +86,7 @@ class Attention(Operation):
             return super().parts(tensors, fresh)
         (b, hq, sq, d), (_, hkv, skv, _) = q.dims, k.dims
         batch, rows = b * hkv, hq // hkv * sq
-        keys = _seen(k, (batch, d, skv), (d * skv, 1, d))
+        keys = seen_as(k, (batch, d, skv), (d * skv, 1, d))
         scores, per_head = (batch, rows, skv), (b * hq, sq, skv)
 
         def between(name: str, dims: Dims) -> TensorSpec:
@@ -111,18 +111,18 @@ class Attention(Operation):
             value=self.scale,
         )
         parts = [
-            part(Matmul, "qk", {"a": _seen(q, (batch, rows, d)), "b": keys}, products),
+            part(Matmul, "qk", {"a": seen_as(q, (batch, rows, d)), "b": keys}, products),
             part(Binary, "scale", {"x": products, "operand": factor}, scaled, mode="mul"),
         ]
         last = scaled
         if self.causal:
             last = between("masked", per_head)
             hidden = between("hidden", (1, sq, skv)).model_copy(update={"role": Role.INPUT, "dtype": q.dtype})
-            parts.append(part(Mask, "mask", {"x": _seen(scaled, per_head), "hidden": hidden}, last))
+            parts.append(part(Mask, "mask", {"x": seen_as(scaled, per_head), "hidden": hidden}, last))
         weights = between("weights", per_head)
-        parts.append(part(Softmax, "softmax", {"x": _seen(last, per_head)}, weights))
-        given = {"a": _seen(weights, scores), "b": _seen(v, (batch, skv, d))}
-        parts.append(part(Matmul, "pv", given, _seen(out, (batch, rows, d))))
+        parts.append(part(Softmax, "softmax", {"x": seen_as(last, per_head)}, weights))
+        given = {"a": seen_as(weights, scores), "b": seen_as(v, (batch, skv, d))}
+        parts.append(part(Matmul, "pv", given, seen_as(out, (batch, rows, d))))
         return tuple(parts)
 
     def flops(self, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]) -> int:
@@ -135,8 +135,3 @@ class Attention(Operation):
 
     def label(self) -> str:
         return "causal attention" if self.causal else "attention"
-
-
-def _seen(tensor: TensorSpec, dims: Dims, strides: Dims | None = None) -> TensorSpec:
-    """The same memory under other dims; without gaps unless strides are given."""
-    return tensor.model_copy(update={"dims": dims, "strides": strides or packed_strides(dims)})

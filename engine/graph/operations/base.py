@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from engine.graph.tensors import FROZEN, TensorSpec
+from engine.graph.tensors import FROZEN, TensorSpec, packed_strides
 
 Dims = tuple[int, ...]
 Fresh = Callable[[], int]
@@ -92,6 +92,11 @@ class Part:
 
     operation: Operation
     tensors: tuple[TensorSpec, ...]
+
+
+def seen_as(tensor: TensorSpec, dims: Dims, strides: Dims | None = None) -> TensorSpec:
+    """The same memory under other dims; without gaps unless strides are given."""
+    return tensor.model_copy(update={"dims": dims, "strides": strides or packed_strides(dims)})
 
 
 def tiles(total: int, bytes_each: int, budget_bytes: int = 1 << 30) -> list[slice]:
