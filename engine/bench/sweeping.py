@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from engine.graph.pipelines import CATALOGUE
+from engine.jobs.builder import small_graphs
 from engine.jobs.measuring import GpuWorker
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import ROOT, JobError
@@ -36,11 +37,11 @@ COVERED = {
     "yardstick": "one process, with its context and cuDNN handle made before: the graph validated, all plans built one "
     "after another with the driver's compute cache off, each timed by a loop of calls; no result is compared",
     "planscope": "from the sweep's request to its hot verdict. Before it: the measuring process and the builders are "
-    "started, their imports and contexts done, and each builder has listed the plans of three small graphs, so that "
-    "cuDNN's libraries are loaded; nothing is built. Within it: data and reference made, plans listed, built with the "
-    "driver's compute cache off, executed, compared and screened, and at least 100 samples of each survivor, one "
-    "sample being one event-timed replay of a CUDA graph. After it, timed apart: cold regime, host cost, repeated "
-    "runs, confirmation",
+    "started, their imports and contexts done; each builder has listed the plans of three small graphs and the "
+    "measuring process made data and reference of them, so that cuDNN's and torch's libraries are loaded; nothing is "
+    "built. Within it: data and reference made, plans listed, built with the driver's compute cache off, executed, "
+    "compared and screened, and at least 100 samples of each survivor, one sample being one event-timed replay of a "
+    "CUDA graph. After it, timed apart: cold regime, host cost, repeated runs, confirmation",
     "floor": "the slowest single build alone, cold; 100 samples of every survivor at their GPU time; one execution of "
     "every other plan",
 }
@@ -154,8 +155,9 @@ def sweep_once(
         pool = BuilderPool(builders, compute_cache=options.compute_cache, gpu_uuid=gpu.uuid, ready_for=target)
         worker = GpuWorker(gpu.uuid, stop)
         with pool:
-            worker.start()
-            worker.ready()
+            for graph in small_graphs():
+                worker.begin(graph, SweepOptions())
+                worker.ready()
             if not pool.wait_until_ready(READY_S):
                 raise JobError("the builders did not get ready")
             run = run_sweep(request, store=store, pool=pool, cancel=stop, worker=worker, aftermath=aftermath)
