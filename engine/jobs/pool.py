@@ -151,7 +151,7 @@ class BuilderPool:
                     return
                 continue
             if task.cancel.is_set():
-                task.future.set_result(Reply(End.CANCELLED, message="cancelled."))
+                task.future.set_result(_CANCELLED)
                 continue
             if child is None or not child.alive:
                 child = self._spawn()
@@ -179,6 +179,14 @@ class BuilderPool:
         with self._changed:
             self._changed.wait_for(lambda: queue or self._closing, idle_s)
             return queue.popleft() if queue and not self._closing else None
+
+    def _drop_cancelled(self) -> None:
+        """End the tasks that wait and have been cancelled: whoever could take them may be busy for long."""
+        with self._changed:
+            for queue in self._waiting.values():
+                for task in [task for task in queue if task.cancel.is_set()]:
+                    queue.remove(task)
+                    task.future.set_result(_CANCELLED)
 
     def _spawn(self) -> Child | None:
         try:
@@ -220,6 +228,7 @@ class BuilderPool:
             try:
                 event = child.receive(_POLL_S)
             except TimeoutError:
+                self._drop_cancelled()
                 continue
             if event is None:
                 message = f"the builder process ended: {child.describe_end()}"
@@ -233,4 +242,5 @@ class BuilderPool:
             events.append(event)
 
 
+_CANCELLED = Reply(End.CANCELLED, message="cancelled.")
 _CLOSED = Reply(End.CANCELLED, message="the pool of builders was closed.")

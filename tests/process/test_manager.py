@@ -125,6 +125,16 @@ def test_a_running_sweep_is_cancelled_within_two_seconds_and_kept(manager, machi
     assert manager.snapshot(job) == end
 
 
+def test_a_sweep_is_cancelled_while_the_builders_are_getting_ready(manager, machine):
+    machine.script(builder={"ready": 30})
+    job = sweep(manager, machine)
+    wait_until(lambda: len(machine.noted("builder", "ready")) == 2)
+    began = time.monotonic()
+    manager.cancel(job)
+    assert finished(manager, job, 2).state is JobState.CANCELLED
+    assert time.monotonic() - began < 2
+
+
 @pytest.mark.parametrize(
     ("gpus", "target", "parameters", "says"),
     [
