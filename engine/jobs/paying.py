@@ -37,6 +37,8 @@ def plan_costs(standby: Standby, plans: Sequence[PlanRecord], folder: Path, repe
     Raises JobCancelled."""
     with tempfile.TemporaryDirectory(prefix="planscope-cache-") as name:
         paid = [_Paid(plan, folder, Path(name) / str(number), repeats) for number, plan in enumerate(plans)]
+        for one in paid:
+            one.cache.mkdir()
         _ask(standby, paid, (_Kind.COLD,), fill=True)
         for one in paid:
             one.weigh_cache()
@@ -83,7 +85,7 @@ class _Paid:
     """One plan's. Where filling its cache has failed, its warm builds end as that did: they are of one group."""
 
     def __init__(self, plan: PlanRecord, folder: Path, cache: Path, repeats: int) -> None:
-        self._plan, self._cache, self._repeats = plan, cache, repeats
+        self._plan, self.cache, self._repeats = plan, cache, repeats
         self._blob = folder / str(plan.blob_sha256)
         self._cache_bytes: int | None = None
         self.filled: _Answers = []
@@ -102,13 +104,13 @@ class _Paid:
         identity = plan.identity.model_dump_json()
         building = {"identity": identity, "plan_name": plan.plan_name, "modes": list(plan.modes)}
         if kind is _Kind.WARM:
-            return Question(named, "build", building, group, cache=self._cache)
+            return Question(named, "build", building, group, cache=self.cache)
         return Question(named, "build", {**building, "again": not plan.is_compiled}, group)
 
     def weigh_cache(self) -> None:
         """Once it is filled."""
         if not any(isinstance(answer, JobError) for answer in self.filled):
-            self._cache_bytes = sum(file.stat().st_size for file in self._cache.rglob("*") if file.is_file())
+            self._cache_bytes = sum(file.stat().st_size for file in self.cache.rglob("*") if file.is_file())
 
     def cost(self) -> PlanCost:
         """As far as it is known."""

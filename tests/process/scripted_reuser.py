@@ -1,6 +1,6 @@
 """A process of a study that follows a script instead of using cuDNN: same requests, same answers. Acts are named after
-op and plan: ``ready``, ``imports``, ``build eng1``, ``load``, ``shapes kernel cache``, ``graphs eng1``. In the diary each
-ends with ``over``."""
+op and plan: ``ready``, ``imports``, ``build eng1``, ``load``, ``shapes kernel cache``, ``graphs eng1``. In the diary
+each ends with ``over``."""
 
 import base64
 import json

