@@ -1,4 +1,4 @@
-"""How many builders this machine carries."""
+"""How many builders, or other processes with cuDNN, this machine carries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _CONTEXT_BYTES = 512 << 20
 """Of device memory, what a CUDA context with cuDNN loaded takes."""
 
 
-def default_size(local: Target | None = None) -> int:
+def default_size(local: Target | None = None, held_bytes: int = 0) -> int:
     """One builder per core this process may use, at most 16, and no more than the free memory carries; nor, where they
-    hold contexts on a GPU of this machine, than leaves seven eighths of its memory to others."""
+    hold contexts on a GPU of this machine, and ``held_bytes`` of its memory besides, than leaves seven eighths of that
+    to others."""
     carried = [len(os.sched_getaffinity(0)), LARGEST, _available_memory() // _MEMORY_PER_BUILDER]
     if local is not None:
-        carried.append(local.info.memory_bytes // 8 // _CONTEXT_BYTES)
+        carried.append(local.info.memory_bytes // 8 // (_CONTEXT_BYTES + held_bytes))
     return max(1, min(carried))
 
 

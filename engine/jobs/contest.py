@@ -43,28 +43,30 @@ class Measuring:
 
 
 class Contest:
-    """One graph of a bundle, its serialized plans in ``folder``."""
+    """One graph of a bundle, its serialized plans in ``folder``. The worker is the caller's, who has one for all."""
 
     def __init__(
-        self, graph: BundledGraph, target: Target, folder: Path, cancel: threading.Event, measuring: Measuring
+        self,
+        graph: BundledGraph,
+        target: Target,
+        folder: Path,
+        cancel: threading.Event,
+        worker: GpuWorker,
+        lock_folder: Path,
     ) -> None:
         self._graph, self._target, self._folder = graph, target, folder
-        self._cancel, self._measuring = cancel, measuring
+        self._cancel, self._worker, self._lock_folder = cancel, worker, lock_folder
 
     def run(self, plans: Sequence[PlanRecord], asking: Asking) -> dict[str, Running]:
         """What each of ``plans`` does, by key. Raises JobError and JobCancelled."""
-        uuid, measuring = self._target.gpu_uuid, self._measuring
+        uuid, worker = self._target.gpu_uuid, self._worker
         if uuid is None:
             raise JobError("a check runs plans on a GPU of this machine, with a UUID.")
         rivals = self._rivals({plan.key for plan in plans}, asking)
-        with GpuLock(uuid, "check of a bundle", measuring.lock_folder).acquired(self._cancel):
-            worker = GpuWorker(uuid, self._cancel, measuring.module, measuring.deadlines)
-            try:
-                worker.begin(self._graph.graph.spec, self._graph.run.options)
-                findings = self._admit(worker, [*plans, *rivals])
-                judged = self._sample(worker, [*plans, *rivals], findings)
-            finally:
-                worker.close()
+        with GpuLock(uuid, "check of a bundle", self._lock_folder).acquired(self._cancel):
+            worker.begin(self._graph.graph.spec, self._graph.run.options)
+            findings = self._admit(worker, [*plans, *rivals])
+            judged = self._sample(worker, [*plans, *rivals], findings)
         return {plan.key: self._running(plan, findings[plan.key], judged) for plan in plans}
 
     def _rivals(self, own: set[str], asking: Asking) -> list[PlanRecord]:

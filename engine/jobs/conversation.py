@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.jobs.protocol import Child, JobCancelled, JobError, ProtocolError
+from engine.jobs.protocol import KILL_WAIT_S, Child, JobCancelled, JobError, ProtocolError
 
 Content = Mapping[str, Any]
 OnPart = Callable[[Content], None]
@@ -129,9 +129,9 @@ class Conversation:
         """End the process without waiting for it to be gone."""
         self._child.kill(wait_s=0)
 
-    def close(self) -> None:
+    def close(self, wait_s: float = KILL_WAIT_S) -> None:
         """End the process and wait, for a limited time, until it is gone."""
-        self._child.kill()
+        self._child.kill(wait_s)
 
     def _hear(self, timeout_s: float) -> bool:
         """Take in one event; False when none came in time."""

@@ -10,6 +10,7 @@ import json
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from engine.graph.errors import InvalidInput
 from engine.jobs.asking import Asking
 from engine.jobs.contest import Contest, Measuring
 from engine.jobs.conversation import Conversation, Declined, Lost
+from engine.jobs.measuring import GpuWorker
 from engine.jobs.opening import BUNDLE
 from engine.jobs.planning import CannotPlan, builder_environment
 from engine.jobs.pool import BuilderPool
@@ -106,23 +108,39 @@ class _Examination:
         try:
             target = self._means.target or self._find_target()
             known["onto"] = f"{target.info.gpu_name}{'' if target.is_local else ', by its properties: no GPU is here'}"
-            with BuilderPool(
-                1, compute_cache=True, gpu_uuid=target.gpu_uuid, module=self._means.builder_module
-            ) as pool:
+            with (
+                BuilderPool(1, compute_cache=True, gpu_uuid=target.gpu_uuid, module=self._means.builder_module) as pool,
+                self._worker(target) as worker,
+            ):
                 environment = builder_environment(pool, target, self._cancel)
                 if environment is None:
                     raise JobCancelled
                 known["cudnn"] = environment.cudnn_backend
+                if target.is_local:
+                    with suppress(JobError):  # The first contest says so.
+                        worker.ready()  # Else loads and builds would be timed beside its start.
                 checkups = [
                     checkup
                     for graph in self._bundle.graphs
-                    for checkup in self._graph(graph, target, pool, environment)
+                    for checkup in self._graph(graph, target, pool, environment, worker)
                 ]
             return opened.model_copy(update={**known, "plans": tuple(checkups)})
         except CannotPlan as error:
             return opened.model_copy(update={**known, "problem": str(error)})
         except (JobError, InvalidInput) as error:
             return opened.model_copy(update={**known, "problem": str(error)})
+
+    @contextmanager
+    def _worker(self, target: Target) -> Iterator[GpuWorker]:
+        """The measuring process, one for all graphs; where there is a GPU it starts beside the builder."""
+        measuring = self._means.measuring
+        worker = GpuWorker(target.gpu_uuid, self._cancel, measuring.module, measuring.deadlines)
+        try:
+            if target.is_local:
+                worker.start()
+            yield worker
+        finally:
+            worker.close()
 
     def _find_target(self) -> Target:
         if gpus := list_gpus():
@@ -136,7 +154,12 @@ class _Examination:
         return target_from_properties(json.loads(self._bundle.properties), "bundle")
 
     def _graph(
-        self, graph: BundledGraph, target: Target, pool: BuilderPool, environment: Environment
+        self,
+        graph: BundledGraph,
+        target: Target,
+        pool: BuilderPool,
+        environment: Environment,
+        worker: GpuWorker,
     ) -> Iterator[PlanCheckup]:
         common = {"spec": graph.graph.spec.model_dump_json(), "target": target.model_dump_json()}
         asking = Asking(pool, common, self._folder, self._cancel)
@@ -161,6 +184,7 @@ class _Examination:
         if not target.is_local or not runnable:
             yield from checkups
             return
-        running = Contest(graph, target, self._folder, self._cancel, self._means.measuring).run(runnable, asking)
+        lock_folder = self._means.measuring.lock_folder
+        running = Contest(graph, target, self._folder, self._cancel, worker, lock_folder).run(runnable, asking)
         for checkup in checkups:
             yield checkup.model_copy(update={"running": running.get(checkup.plan_key)})

@@ -1,135 +1,152 @@
-"""What one plan costs, each number by a process that does nothing else and is then over."""
+"""What plans cost, each number by a process of its own that does nothing else."""
 
 from __future__ import annotations
 
+import json
 import tempfile
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.conversation import Content, Conversation, Declined, Lost, OnPart
+from pydantic import ValidationError
+
+from engine.jobs.conversation import Content
 from engine.jobs.protocol import JobError
-from engine.jobs.reuser import ON_GPU
-from engine.plans.targets import Target
+from engine.jobs.standby import Question, Standby
 from engine.records.plan import PlanRecord
-from engine.records.reuse import PlanCost, Times
-
-REUSER_MODULE = "engine.jobs.reuser"
-READY_S, WORK_S = 180.0, 300.0
-_COMPILED = "RUNTIME_COMPILATION"
+from engine.records.reuse import GraphUse, PlanCost, Times
 
 
-class Payer:
-    """Starts processes for one graph and target, one after the other."""
+class _Kind(StrEnum):
+    COLD = "cold build"
+    WARM = "warm build"
+    LOAD = "load"
 
-    def __init__(
-        self, spec: str, target: Target, cancel: threading.Event, on_gpu: bool, module: str = REUSER_MODULE
-    ) -> None:
-        self.common: dict[str, Any] = {"spec": spec, "target": target.model_dump_json()}
-        self._cancel, self._module = cancel, module
-        self._environment = {"CUDA_VISIBLE_DEVICES": target.gpu_uuid} if target.gpu_uuid else {}
-        if on_gpu:
-            self._environment[ON_GPU] = "1"
 
-    def ask(
-        self,
-        op: str,
-        content: Mapping[str, Any],
-        cache: Path | None = None,
-        ready: bool = True,
-        on_part: OnPart | None = None,
-    ) -> Content:
-        """One question to a process of its own. ``cache``: the folder of the driver's compute cache, which is off
-        without one. Raises JobError with what went wrong, and JobCancelled."""
-        own = (
-            {"CUDA_CACHE_DISABLE": "1"} if cache is None else {"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": str(cache)}
+_Answers = list[Content | JobError]
+
+
+def questions_asked(plans: int, repeats: int, graphs: bool) -> int:
+    """How many ``plan_costs`` and, with ``graphs``, ``graph_uses`` ask."""
+    return plans * (3 * repeats + 1 + (1 if graphs else 0))
+
+
+def plan_costs(standby: Standby, plans: Sequence[PlanRecord], folder: Path, repeats: int) -> tuple[PlanCost, ...]:
+    """All there is to know of built plans, their serialized forms in ``folder``. What fails is told in the record.
+    Raises JobCancelled."""
+    with tempfile.TemporaryDirectory(prefix="planscope-cache-") as name:
+        paid = [_Paid(plan, folder, Path(name) / str(number), repeats) for number, plan in enumerate(plans)]
+        for one in paid:
+            one.cache.mkdir()
+        _ask(standby, paid, (_Kind.COLD,), fill=True)
+        for one in paid:
+            one.weigh_cache()
+        # Only now, for a process may look into its cache when it starts.
+        _ask(standby, paid, (_Kind.WARM, _Kind.LOAD))
+    return tuple(one.cost() for one in paid)
+
+
+def graph_uses(standby: Standby, plans: Sequence[PlanRecord], folder: Path, seed: int) -> tuple[GraphUse, ...]:
+    """What CUDA graphs give built plans. Raises JobCancelled."""
+    questions = []
+    for plan in plans:
+        content = {"identity": plan.identity.model_dump_json(), "plan_name": plan.plan_name, "seed": seed}
+        content |= {"compiled": plan.is_compiled, "blob": str(folder / str(plan.blob_sha256))}
+        questions.append(Question(f"CUDA graphs of {plan.plan_name}", "graphs", content))
+    return tuple(map(_use, plans, standby.answers(questions)))
+
+
+def _use(plan: PlanRecord, answer: Content | JobError) -> GraphUse:
+    try:
+        if isinstance(answer, JobError):
+            raise answer
+        return GraphUse.model_validate_json(json.dumps(answer["use"]))
+    except (JobError, KeyError, ValidationError) as error:
+        return GraphUse(
+            identity=plan.identity,
+            plan_name=plan.plan_name,
+            compiled=plan.is_compiled,
+            captured=False,
+            capture_message=str(error)[:500],
         )
-        try:
-            process = Conversation(self._module, {**self._environment, **own}, self._cancel)
-            try:
-                if ready:
-                    process.answer(process.ask("ready", None, **self.common), READY_S)
-                return process.answer(process.ask(op, on_part, **{**self.common, **content}), WORK_S)
-            finally:
-                process.close()
-        except Declined as error:
-            raise JobError(str(error)) from None
-        except Lost as error:
-            raise JobError(f"the process {error}") from None
 
 
-def plan_cost(payer: Payer, plan: PlanRecord, blob: Path, repeats: int) -> PlanCost:
-    """All there is to know of one built plan. What fails is told in the record. Raises JobCancelled."""
-    paid = _Paid(payer, plan, blob, repeats)
-    return paid.cost()
+def _ask(standby: Standby, paid: Iterable[_Paid], kinds: Sequence[_Kind], fill: bool = False) -> None:
+    """Plan by plan; ``fill``: and fill each plan's cache."""
+    asked = [(one.answers[kind], question) for one in paid for kind in kinds for question in one.questions(kind)]
+    if fill:
+        asked += [(one.filled, one.question(_Kind.WARM, "filling the cache for")) for one in paid]
+    for (kept, _), answer in zip(asked, standby.answers([question for _, question in asked]), strict=True):
+        kept.append(answer)
 
 
 class _Paid:
-    def __init__(self, payer: Payer, plan: PlanRecord, blob: Path, repeats: int) -> None:
-        self._payer, self._plan, self._blob, self._repeats = payer, plan, blob, repeats
-        self._found: dict[str, Any] = {}
-        self._messages: list[str] = []
+    """One plan's. Where filling its cache has failed, its warm builds end as that did: they are of one group."""
+
+    def __init__(self, plan: PlanRecord, folder: Path, cache: Path, repeats: int) -> None:
+        self._plan, self.cache, self._repeats = plan, cache, repeats
+        self._blob = folder / str(plan.blob_sha256)
+        self._cache_bytes: int | None = None
+        self.filled: _Answers = []
+        self.answers: dict[_Kind, _Answers] = {kind: [] for kind in _Kind}
+
+    def questions(self, kind: _Kind) -> list[Question]:
+        """As often as each is to be asked."""
+        return [self.question(kind, f"{kind} of")] * self._repeats
+
+    def question(self, kind: _Kind, what: str) -> Question:
+        """One of a kind; ``what`` it is for, in words before the plan's name."""
+        plan = self._plan
+        named, group = f"{what} {plan.plan_name}", f"{kind} {plan.key}"
+        if kind is _Kind.LOAD:
+            return Question(named, "load", {"blob": str(self._blob)}, group, ready=False)
+        identity = plan.identity.model_dump_json()
+        building = {"identity": identity, "plan_name": plan.plan_name, "modes": list(plan.modes)}
+        if kind is _Kind.WARM:
+            return Question(named, "build", building, group, cache=self.cache)
+        return Question(named, "build", {**building, "again": not plan.is_compiled}, group)
+
+    def weigh_cache(self) -> None:
+        """Once it is filled."""
+        if not any(isinstance(answer, JobError) for answer in self.filled):
+            self._cache_bytes = sum(file.stat().st_size for file in self.cache.rglob("*") if file.is_file())
 
     def cost(self) -> PlanCost:
-        plan = self._plan
-        self._try("cold build", self._cold)
-        self._try("warm build", self._warm)
-        self._try("load", self._load)
+        """As far as it is known."""
+        plan, found, messages = self._plan, dict[str, Any](), []
+        for kind, answers in self.answers.items():
+            error = next((answer for answer in answers if isinstance(answer, JobError)), None)
+            if error is None:
+                found |= _fields(kind, [answer for answer in answers if not isinstance(answer, JobError)])
+            else:
+                messages.append(f"{kind}: {error}")
         return PlanCost(
             identity=plan.identity,
             plan_name=plan.plan_name,
             modes=dict(plan.modes),
-            compiled=self._compiled,
+            compiled=plan.is_compiled,
             blob_bytes=plan.blob_bytes,
-            message=" ".join(self._messages) or None,
-            **self._found,
+            cache_bytes=self._cache_bytes,
+            message=" ".join(messages) or None,
+            **found,
         )
 
-    def _try(self, what: str, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except JobError as error:
-            self._messages.append(f"{what}: {error}")
 
-    def _cold(self) -> None:
-        asked = {**self._building, "again": not self._compiled}
-        answers = [self._payer.ask("build", asked) for _ in range(self._repeats)]
-        self._keep(answers, "cold")
-        self._found["again_ms"] = _times(answers, "again_ms")
-
-    def _warm(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="planscope-cache-") as name:
-            cache = Path(name)
-            self._payer.ask("build", self._building, cache)
-            self._found["cache_bytes"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
-            self._keep([self._payer.ask("build", self._building, cache) for _ in range(self._repeats)], "warm")
-
-    def _load(self) -> None:
-        loading = {"blob": str(self._blob)}
-        answers = [self._payer.ask("load", loading, ready=False) for _ in range(self._repeats)]
-        self._found |= {
+def _fields(kind: _Kind, answers: Sequence[Content]) -> dict[str, Any]:
+    if kind is _Kind.LOAD:
+        return {
             "first_load_ms": _times(answers, "first_ms"),
             "load_ms": _times(answers, "load_ms"),
             "execute_load_ms": _times(answers, "execute_ms"),
             "precompiled": answers[0]["precompiled"],
             "precompiled_message": answers[0]["precompiled_message"],
         }
-
-    def _keep(self, answers: list[Content], kind: str) -> None:
-        self._found |= {f"{kind}_ms": _times(answers, "build_ms"), f"execute_{kind}_ms": _times(answers, "execute_ms")}
-
-    @property
-    def _compiled(self) -> bool:
-        return _COMPILED in self._plan.behavior_notes
-
-    @property
-    def _building(self) -> dict[str, Any]:
-        plan = self._plan
-        identity = plan.identity.model_dump_json()
-        return {"identity": identity, "plan_name": plan.plan_name, "modes": list(plan.modes)}
+    name = "cold" if kind is _Kind.COLD else "warm"
+    told = {f"{name}_ms": _times(answers, "build_ms"), f"execute_{name}_ms": _times(answers, "execute_ms")}
+    return {**told, "again_ms": _times(answers, "again_ms")} if kind is _Kind.COLD else told
 
 
-def _times(answers: list[Content], name: str) -> Times | None:
+def _times(answers: Sequence[Content], name: str) -> Times | None:
     values = [answer[name] for answer in answers if answer[name] is not None]
     return Times(values_ms=tuple(values)) if values else None

@@ -1,8 +1,10 @@
-"""A process that pays for one thing alone: ``python -m engine.jobs.reuser``. A study starts one for every number.
+"""A process that pays for one thing alone: ``python -m engine.jobs.reuser``. A study has one for every number, which
+stands by (see ``standby``) until it is asked for that.
 
 With PLANSCOPE_REUSE_GPU set it imports torch and executes on the GPU it sees; else it is a builder's like, and executes
 nothing. Requests (``spec`` and ``target`` are JSON texts):
 
+``imports {}`` -> ``done``: what it needs is imported and, where it executes, the GPU opened; cuDNN has loaded nothing.
 ``ready {"target"}`` -> ``done``: cuDNN's libraries loaded, by listing small graphs; where it executes, buffers of
     ``spec`` made.
 ``build {"spec", "target", "identity", "plan_name", "modes", "again": bool}`` -> ``done {"build_ms", "again_ms",
@@ -52,6 +54,10 @@ class Reuser:
     def __init__(self, cudnn: Any, libcuda: str | None, bench: Any, channel: Channel) -> None:
         self._cudnn, self._libcuda, self._bench, self._channel = cudnn, libcuda, bench, channel
         self._context = lru_cache(maxsize=1)(self._open)
+
+    def imports(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """It has come to answering, so that is done."""
+        return {}
 
     def ready(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What a process does once, done before anything is timed."""

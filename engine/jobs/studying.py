@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -11,25 +10,28 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from engine.graph.spec import GraphSpec
+from engine.jobs import many_shapes, paying
+from engine.jobs.capacity import default_size
 from engine.jobs.gpulock import LOCK_FOLDER, GpuLock
 from engine.jobs.many_shapes import ManyShapes, dynamic_shapes
 from engine.jobs.measuring import WORKER_MODULE, Deadlines
-from engine.jobs.paying import REUSER_MODULE, Payer, plan_cost
+from engine.jobs.paying import graph_uses, plan_costs
 from engine.jobs.planning import PlanOutcome, plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.shape_speeds import with_speeds
+from engine.jobs.standby import REUSER_MODULE, STEPS, Standby
 from engine.plans.targets import Target
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanRecord
-from engine.records.reuse import GraphUse, Reuse
+from engine.records.reuse import DynamicShapes, Reuse
 from engine.records.run import RunKind, RunRecord, RunStatus
 
-Report = Callable[[str, int, int], None]
-"""What is being done, how many steps are done, and of how many."""
+Report = Callable[[str, int, int, float | None], None]
+"""What is being done, how many steps are done and of how many, and a guess at the seconds left."""
+_COPIES = 4
+"""Of a graph's tensors a process holds at most: two sets, to see whom CUDA graphs write to, and what it compares."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Processes:
-    """Whom a study starts; tests take others."""
+    """Whom a study starts; tests take others. ``builders``: how many at once, also of those that then stand by."""
 
     builder: str = "engine.jobs.builder"
     reuser: str = REUSER_MODULE
@@ -74,6 +76,25 @@ def study(
     return _Studying(asked, folder, cancel, report or (lambda *_: None), processes or Processes()).run()
 
 
+class _Steps:
+    """What a report is told: every step counts alike, and goes on at the pace of those before it."""
+
+    def __init__(self, report: Report, total: int) -> None:
+        self._report, self._done, self._total = report, 0, total
+        self._began = time.monotonic()
+
+    def taken(self, what: str, steps: int) -> None:
+        """So many more, and ``what`` is being done."""
+        self._done = min(self._done + steps, self._total)
+        elapsed_s = time.monotonic() - self._began
+        left_s = elapsed_s / self._done * (self._total - self._done) if self._done else None
+        self._report(what, self._done, self._total, left_s)
+
+    def end(self) -> None:
+        """Some may not have been needed."""
+        self.taken("done", self._total)
+
+
 class _Studying:
     def __init__(
         self, asked: Study, folder: Path, cancel: threading.Event, report: Report, processes: Processes
@@ -81,7 +102,6 @@ class _Studying:
         self._asked, self._folder, self._cancel = asked, folder, cancel
         self._report, self._processes = report, processes
         self._on_gpu = asked.target.is_local
-        self._began = time.monotonic()
 
     def run(self) -> tuple[RunRecord, PlanOutcome]:
         started = datetime.now(UTC)
@@ -113,7 +133,7 @@ class _Studying:
     def _plan(self) -> PlanOutcome:
         """List and build everything, at once and so under load: of this nothing is timed."""
         asked, processes = self._asked, self._processes
-        self._report("building every plan", 0, 0)
+        self._report("building every plan", 0, 0, None)
         with BuilderPool(
             processes.builders, compute_cache=True, gpu_uuid=asked.target.gpu_uuid, module=processes.builder
         ) as pool:
@@ -137,53 +157,55 @@ class _Studying:
     def _pay(self, plans: Sequence[PlanRecord]) -> Reuse:
         asked = self._asked
         built = [plan for plan in plans if plan.blob_sha256][: asked.plans]
-        payer = Payer(asked.graph.model_dump_json(), asked.target, self._cancel, self._on_gpu, self._processes.reuser)
         graphs = asked.graphs and self._on_gpu
-        total = len(built) * (2 if graphs else 1) + (1 if asked.shapes else 0)
-        costs, uses = [], []
-        for number, plan in enumerate(built):
-            self._report(f"paying for {plan.plan_name}", number, total)
-            costs.append(plan_cost(payer, plan, self._folder / str(plan.blob_sha256), asked.repeats))
-        for number, plan in enumerate(built if graphs else (), len(costs)):
-            self._report(f"CUDA graphs of {plan.plan_name}", number, total)
-            uses.append(self._use(payer, plan))
-        shapes = None
-        if asked.shapes:
-            self._report(f"sizes of {asked.letter}", total - 1, total)
-            many = ManyShapes(payer, asked.shapes, asked.options.modes, self._folder)
-            shapes = dynamic_shapes(many, asked.letter, list(asked.shapes), asked.matrix)
-            if self._on_gpu:
-                shapes = with_speeds(
-                    shapes,
-                    asked.shapes,
-                    many.blobs,
-                    asked.target,
-                    self._folder,
-                    self._cancel,
-                    self._processes.worker,
-                    self._processes.builder,
-                    self._processes.deadlines,
-                )
-        self._report("done", total, total)
-        return Reuse(on_gpu=self._on_gpu, repeats=asked.repeats, costs=tuple(costs), shapes=shapes, graphs=tuple(uses))
+        steps = _Steps(self._report, self._steps(len(built), graphs))
+        standby = Standby(
+            asked.graph.model_dump_json(),
+            asked.target,
+            self._cancel,
+            self._on_gpu,
+            self._size(built),
+            self._processes.reuser,
+            steps.taken,
+        )
+        costs = plan_costs(standby, built, self._folder, asked.repeats)
+        uses = graph_uses(standby, built, self._folder, asked.options.seed) if graphs else ()
+        shapes = self._shapes(standby, steps) if asked.shapes else None
+        steps.end()
+        return Reuse(on_gpu=self._on_gpu, repeats=asked.repeats, costs=costs, shapes=shapes, graphs=uses)
 
-    def _use(self, payer: Payer, plan: PlanRecord) -> GraphUse:
-        compiled = "RUNTIME_COMPILATION" in plan.behavior_notes
-        content = {
-            "blob": str(self._folder / str(plan.blob_sha256)),
-            "identity": plan.identity.model_dump_json(),
-            "plan_name": plan.plan_name,
-            "compiled": compiled,
-            "seed": self._asked.options.seed,
-        }
-        try:
-            answer = payer.ask("graphs", content)
-            return GraphUse.model_validate_json(json.dumps(answer["use"]))
-        except (JobError, KeyError, ValidationError) as error:
-            return GraphUse(
-                identity=plan.identity,
-                plan_name=plan.plan_name,
-                compiled=compiled,
-                captured=False,
-                capture_message=str(error)[:500],
-            )
+    def _steps(self, plans: int, graphs: bool) -> int:
+        asked = self._asked
+        questions = paying.questions_asked(plans, asked.repeats, graphs)
+        if asked.shapes:
+            questions += many_shapes.questions_asked(len(asked.shapes), asked.matrix and not self._on_gpu)
+        return STEPS * (questions + (len(asked.shapes) if self._on_gpu else 0))
+
+    def _size(self, plans: Sequence[PlanRecord]) -> int:
+        """How many processes stand by at once: each holds the graph's tensors and, once asked, a plan's workspace."""
+        if self._processes.builders:
+            return self._processes.builders
+        specs = (self._asked.graph, *self._asked.shapes.values())
+        tensors = max(sum(tensor.nbytes for tensor in spec.real) for spec in specs)
+        workspace = max((plan.workspace_bytes or 0 for plan in plans), default=0)
+        return default_size(self._asked.target if self._on_gpu else None, _COPIES * tensors + workspace)
+
+    def _shapes(self, standby: Standby, steps: _Steps) -> DynamicShapes:
+        asked, processes = self._asked, self._processes
+        many = ManyShapes(standby, asked.shapes, asked.options.modes, self._folder)
+        # On a GPU the matrix is measured, of each size's best plan.
+        shapes = dynamic_shapes(many, asked.letter, list(asked.shapes), asked.matrix and not self._on_gpu)
+        if not self._on_gpu:
+            return shapes
+        steps.taken(f"measuring every size of {asked.letter}", 0)
+        return with_speeds(
+            shapes,
+            asked.shapes,
+            many.blobs,
+            asked.target,
+            self._folder,
+            self._cancel,
+            processes.worker,
+            processes.builder,
+            processes.deadlines,
+        )

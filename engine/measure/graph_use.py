@@ -19,7 +19,10 @@ from engine.measure.timing import CannotCapture, Replay, Replays, capture, span_
 from engine.records.samples import Samples
 
 EXECUTIONS = (1, 10, 100)
-SAMPLES = 30
+SAMPLE_S, SERIES_S = 0.5, 2.0
+"""No sample of several executions lasts longer, nor do the samples beyond the LEAST: among plans of 80 us there are
+some of 120 ms, and what a launch costs is nothing to those."""
+LEAST, SAMPLES = 5, 30
 SAME = 0.02
 """Relative difference, by the norm, below which two results are the same: far above what the order of sums makes in any
 type, far below what other random data makes."""
@@ -33,19 +36,22 @@ class UsedInGraphs:
         self._own, self._others = (Buffers(spec, seed + add, device.torch_device) for add in (0, 1))
         self._workspace = self._own.resize_workspace(int(graph.get_workspace_size()))
         self._call = as_called(graph, self._own.pack, self._workspace, device.handle)
+        self._samples: dict[int, int] = {}
 
     def find_out(self) -> dict[str, Any]:
         """Fields of a GraphUse."""
         self._call()
         torch.cuda.synchronize()
-        calls = [span_us(self._call, 100) for _ in range(SAMPLES)]
-        found: dict[str, Any] = {"call_us": Samples.of(calls, executions=100)}
+        self._samples = samples_by_executions(span_us(self._call, 1))
+        executions = max(self._samples)
+        calls = [span_us(self._call, executions) for _ in range(self._samples[executions])]
+        found: dict[str, Any] = {"call_us": Samples.of(calls, executions=executions)}
         found |= self._captured()
         return found | self._native()
 
     def _captured(self) -> dict[str, Any]:
         try:
-            graphs = {count: capture(self._call, count) for count in EXECUTIONS}
+            graphs = {count: capture(self._call, count) for count in self._samples}
         except CannotCapture as error:
             torch.cuda.synchronize()
             return {"captured": False, "capture_message": str(error)[:500]}
@@ -55,7 +61,7 @@ class UsedInGraphs:
 
     def _sampled(self, graph: Any, executions: int) -> Samples:
         source, values = Replays({"": Replay(graph, executions, 1.0)}), []
-        for _ in range(SAMPLES):
+        for _ in range(self._samples[executions]):
             ticket = source.enqueue("")
             torch.cuda.synchronize()
             values.append(source.microseconds(ticket))
@@ -109,6 +115,12 @@ class UsedInGraphs:
             except FAILURES as error:
                 return {**found, "updated": False, "update_message": describe(error)[:500]}
             return {**found, "updated": True, "update_right": _same(self._others.outputs, wanted)}
+
+
+def samples_by_executions(execution_us: float) -> dict[int, int]:
+    """How many executions a sample is of, and how many such samples are worth their time."""
+    counts = [count for count in EXECUTIONS if count == 1 or count * execution_us <= SAMPLE_S * 1e6]
+    return {n: max(LEAST, min(SAMPLES, int(SERIES_S * 1e6 / (n * execution_us)))) for n in counts}
 
 
 def _addresses(buffers: Buffers) -> dict[int, int]:

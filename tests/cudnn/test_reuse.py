@@ -8,8 +8,8 @@ import pytest
 
 from engine.graph.pipelines import pipeline
 from engine.jobs.many_shapes import ManyShapes
-from engine.jobs.paying import Payer
 from engine.jobs.protocol import JobCancelled
+from engine.jobs.standby import Standby
 from engine.jobs.studying import Processes, Study, study
 from engine.machine.gpus import list_gpus
 from engine.plans.calls import record_calls
@@ -96,18 +96,17 @@ def test_a_study_is_kept_as_a_run_file(studied):
 
 def test_attention_takes_no_kernel_cache_but_overridden_shapes(tmp_path):
     specs = {s: pipeline("sdpa").graph({"b": 1, "hq": 1, "hkv": 1, "sq": s, "skv": s, "d": 64}) for s in (128, 256)}
-    payer = Payer(specs[256].model_dump_json(), H200, threading.Event(), False)
-    many = ManyShapes(payer, specs, ("A",), tmp_path)
-    cached = many.series(Way.CACHE)
+    standby = Standby(specs[256].model_dump_json(), H200, threading.Event(), False, 2)
+    many = ManyShapes(standby, specs, ("A",), tmp_path)
+    cached, override = many.series((Way.CACHE, Way.OVERRIDE))
     assert all("does not support dynamic shape" in size.refused for size in cached.sizes)
-    override = many.series(Way.OVERRIDE)
     assert [size.build_ms > 1 for size in override.sizes] == [False, True]
     assert override.sizes[0].plan_name == override.sizes[1].plan_name
 
 
 def test_a_recipe_that_cudnn_does_not_take_at_a_size_says_why(tmp_path):
-    payer = Payer(conv(8).model_dump_json(), H200, threading.Event(), False)
-    many = ManyShapes(payer, {8: conv(8), 16: conv(16)}, ("A",), tmp_path)
+    standby = Standby(conv(8).model_dump_json(), H200, threading.Event(), False, 2)
+    many = ManyShapes(standby, {8: conv(8), 16: conv(16)}, ("A",), tmp_path)
     nowhere = PlanIdentity(engine_id=9999)
     refused = [one for one in many.transplants({8: (nowhere, "eng9999")}) if one.run_at == 16]
     assert [one.builds for one in refused] == [False] and refused[0].message

@@ -41,6 +41,7 @@ def studied(name, target, folder, sizes=(), **more):
     return study(asked, folder, threading.Event(), processes=Processes(lock_folder=folder))[0]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_loading_is_far_faster_than_building_and_every_plan_captures_or_says_why(name, target, tmp_path):
     run = studied(name, target, tmp_path, repeats=1)
@@ -55,8 +56,11 @@ def test_loading_is_far_faster_than_building_and_every_plan_captures_or_says_why
     for use in reuse.graphs:
         assert use.captured or use.capture_message, use.plan_name
         if use.captured:
-            assert set(use.replays) == {"1", "10", "100"} and use.new_data and use.bound, use
-            assert use.replays["100"].median_us <= use.replays["1"].median_us * 1.1, use
+            slow = use.call_us.median_us > 4000  # A hundred of those would last long, and show nothing.
+            assert "1" in use.replays and (slow or set(use.replays) == {"1", "10", "100"}), use
+            assert use.new_data and use.bound, use
+            if "100" in use.replays:
+                assert use.replays["100"].median_us <= use.replays["1"].median_us * 1.1, use
         assert use.populated is not None and (use.populated or use.populate_message), use
         if use.populated:
             assert use.updated is not None and (use.update_right or use.update_message), use

@@ -1,5 +1,6 @@
 """A process of a study that follows a script instead of using cuDNN: same requests, same answers. Acts are named after
-op and plan: ``build eng1``, ``load``, ``shapes kernel cache``, ``graphs eng1``."""
+op and plan: ``ready``, ``imports``, ``build eng1``, ``load``, ``shapes kernel cache``, ``graphs eng1``. In the diary
+each ends with ``over``."""
 
 import base64
 import json
@@ -18,7 +19,8 @@ def samples(*values):
 
 def answer(request, script, channel):
     op, gpu = request["op"], bool(os.environ.get("PLANSCOPE_REUSE_GPU"))
-    if op == "ready":
+    if op in ("ready", "imports"):
+        script.act(op, channel)
         return {}
     if op == "build":
         act = script.act(f"build {request['plan_name']}", channel)
@@ -56,8 +58,11 @@ def main():
     script.note("start")
     for request in channel.requests():
         try:
-            channel.send(request, "done", **answer(request, script, channel))
+            told = answer(request, script, channel)
+            script.note("over")
+            channel.send(request, "done", **told)
         except ValueError as error:
+            script.note("over")
             channel.send(request, "failed", message=str(error))
 
 

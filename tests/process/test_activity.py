@@ -79,5 +79,13 @@ def test_as_many_builders_as_cores_and_memory_carry(monkeypatch, cores, free_gib
     assert capacity.default_size(None if gpu_gib is None else target) == size
 
 
+def test_what_processes_hold_of_a_gpu_besides_their_context_is_counted(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    monkeypatch.setattr(capacity, "_available_memory", lambda: 512 << 30)
+    target = resolve_target("h200")
+    target = target.model_copy(update={"info": target.info.model_copy(update={"memory_bytes": 128 << 30})})
+    assert [capacity.default_size(target, held << 29) for held in (0, 1, 3, 100)] == [16, 16, 8, 1]
+
+
 def test_here_there_is_at_least_one_builder():
     assert 1 <= capacity.default_size() <= LARGEST

@@ -55,6 +55,19 @@ def test_a_plan_that_another_beats_is_worse(machine, file):
     assert running.median_us > running.best_us
 
 
+def test_one_measuring_process_serves_every_graph(machine):
+    parts = []
+    for run in (machine.sweep(), machine.sweep(request=machine.ask(m=64))):
+        plan, why = default_plan(run)
+        parts.append(Part(run, (plan,), {plan.blob_sha256: machine.store.get_blob(plan.blob_sha256)}, why))
+    both = machine.folder / "both.zip"
+    both.write_bytes(bundle_of(parts))
+    before = len(machine.pids("worker"))
+    found = check(machine, both)
+    assert [plan.running.status for plan in found.plans] == [Status.OK] * 2
+    assert len({plan.graph for plan in found.plans}) == 2 and len(machine.pids("worker")) == before + 1
+
+
 def test_a_wrong_plan_is_unusable_however_fast(machine, file):
     machine.script(worker={"admit eng0": "wrong"})
     found = check(machine, file)
