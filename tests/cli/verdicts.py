@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from engine.records.verdict import SAME_SHARE, SAME_US
 
 
 def check_best(told: dict[str, Any]) -> None:
-    """The best is the verdict's winner, one of those that tie with the smallest median,
-    and of these none has a smaller workspace."""
+    """The best is the verdict's winner: one of those that tie with the smallest median, and none of these has a smaller
+    workspace."""
     verdict, plans = told["verdict"], {plan["key"]: plan for plan in told["plans"]}
-    measured = {key: plan["hot_us"]["median"] for key, plan in plans.items() if plan["status"] == "ok"}
-    unscreened = {key: us for key, us in measured.items() if plans[key]["stopped"] != "screened"} or measured
     tied, spans = verdict["tie_set"], verdict["intervals"]
-    least = min(unscreened.values())
+    assert set(spans) == {key for key, plan in plans.items() if plan["status"] == "ok"}
+    for key, span in spans.items():
+        assert span["low"] <= span["median"] <= span["high"]
+        assert span["median"] == pytest.approx(plans[key]["hot_us"]["median"], rel=1e-6)
+    in_time = [key for key in spans if plans[key]["stopped"] != "screened"] or list(spans)
+    least = min((spans[key] for key in in_time), key=lambda span: span["median"])
+
+    def ties(span: dict[str, float]) -> bool:
+        within = span["median"] - least["median"] <= max(SAME_SHARE * least["median"], SAME_US)
+        return within or (span["low"] <= least["high"] and least["low"] <= span["high"])
+
+    assert set(tied) == {key for key in in_time if ties(spans[key])}
+    assert [spans[key]["median"] for key in tied] == sorted(spans[key]["median"] for key in tied)
     assert told["best"] == verdict["winner"] and told["best"] in tied
-    assert set(spans) == set(measured)
-    assert unscreened[tied[0]] == least
-
-    def ties(key: str) -> bool:
-        within = unscreened[key] - least <= max(SAME_SHARE * least, SAME_US)
-        return within or spans[key]["low"] <= spans[tied[0]]["high"]
-
-    assert {key for key in unscreened if ties(key)} == set(tied)
-    sizes = {key: plans[key]["workspace_bytes"] for key in tied}
-    if None not in sizes.values():
-        assert sizes[told["best"]] == min(sizes.values())
+    sizes = [plans[key]["workspace_bytes"] for key in tied]
+    assert plans[told["best"]]["workspace_bytes"] == min(sizes)
