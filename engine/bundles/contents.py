@@ -47,8 +47,7 @@ class PlanEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The index. The first plan of a graph is its default. ``label``: one sentence on what this is; ``chosen``: why
-    that default."""
+    """The index. The first plan of a graph is its default. ``label``: one sentence on what this is."""
 
     model_config = FROZEN
 
@@ -128,7 +127,8 @@ class Judged(BaseModel):
 
 
 class RunFile(BaseModel):
-    """run-N.json: where, when and how the plans of graph N were made, and measured if they were."""
+    """run-N.json: where, when and how the plans of graph N were made, and measured if they were. ``chosen``: why the
+    default is the default."""
 
     model_config = FROZEN
 

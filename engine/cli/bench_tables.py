@@ -28,15 +28,15 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
     rows = [
         (
             one.pipeline,
-            _seconds(float(one.yardstick["total_s"]) if one.yardstick else None),
-            _seconds(one.span_s),
+            _number(float(one.yardstick["total_s"]) if one.yardstick else None),
+            _number(one.span_s),
             f"{one.ratio:.2f}" if one.ratio else None,
             WANTED.get(one.pipeline),
-            _seconds(one.floor.total_s),
-            _seconds(one.floor.allowed_s),
-            _seconds(one.phases.list_s),
-            _seconds(one.phases.build_s),
-            _seconds(one.phases.rounds_s),
+            _number(one.floor.total_s),
+            _number(one.floor.allowed_s),
+            _number(one.phases.list_s),
+            _number(one.phases.build_s),
+            _number(one.phases.rounds_s),
         )
         for one in found
     ]
@@ -67,9 +67,9 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
                 ("", f"the span is {'within' if one.span_s <= floor.allowed_s else 'above'} what is allowed"),
                 (
                     "beside",
-                    f"data and reference {_seconds(one.prepare_s)} s, comparing {_seconds(one.phases.check_s)} s,",
+                    f"data and reference {_number(one.prepare_s)} s, comparing {_number(one.phases.check_s)} s,",
                 ),
-                ("", f"screening {_seconds(one.phases.screen_s)} s, while plans were built"),
+                ("", f"screening {_number(one.phases.screen_s)} s, while plans were built"),
                 ("afterwards", _afterwards(one)),
             ]
         )
@@ -77,7 +77,7 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
 
 def _afterwards(one: Comparison) -> str:
     names = ("cold_s", "host_s", "passport_s", "confirmation_s", "total_s")
-    return ", ".join(f"{name} {_seconds(getattr(one.phases, name))}" for name in names)
+    return ", ".join(f"{name} {_number(getattr(one.phases, name))}" for name in names)
 
 
 def print_timed(pipelines: Sequence[Timed]) -> None:
@@ -124,10 +124,6 @@ def print_repeats(found: Sequence[Repeats]) -> None:
         for number, sweep in enumerate(one.sweeps, 1)
     ]
     print_table(("pipeline", "sweep", "winner", "hot_us", "tied", "agrees"), rows)
-
-
-def _seconds(value: float | None) -> str | None:
-    return None if value is None else f"{value:.2f}"
 
 
 def _number(value: float | None) -> str | None:

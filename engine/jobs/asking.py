@@ -10,10 +10,11 @@ from typing import Any
 from engine.bundles.checkups import Loading, Rebuilding
 from engine.bundles.reading import BundledPlan
 from engine.jobs.builder import UNUSABLE
+from engine.jobs.endings import built
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.replies import End, Reply
-from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
+from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Status
 
 
 class Asking:
@@ -51,27 +52,18 @@ class Asking:
         )
         if reply.end is not End.DONE:
             return Rebuilding(ok=False, message=reply.message), None
-        told = reply.content
-        built = PlanRecord(
+        plan = PlanRecord(
             identity=identity,
             plan_name=plan_name or identity.key,
             modes={},
             origin=PlanOrigin.EXPLICIT,
             status=Status.OK,
-            stage=Stage.BUILD,
-            workspace_bytes=told["workspace_bytes"],
-            behavior_notes=tuple(told["behavior_notes"]),
-            numerical_notes=tuple(told["numerical_notes"]),
-            blob_sha256=told["blob_sha256"],
-            blob_bytes=told["blob_bytes"],
+            **built(reply),
         )
         rebuilding = Rebuilding(
-            ok=True,
-            workspace_bytes=told["workspace_bytes"],
-            milliseconds=told["build_ms"],
-            message=told.get("remark"),
+            ok=True, workspace_bytes=plan.workspace_bytes, milliseconds=plan.build_ms, message=plan.message
         )
-        return rebuilding, built
+        return rebuilding, plan
 
     def first_pick(self, mode: str) -> PlanRecord | None:
         """What a heuristics mode lists first here."""

@@ -80,7 +80,7 @@ class Builder:
     def list(self, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Candidates of one mode, and at last the answer."""
         context = self._context(request["target"])
-        listing = list_mode(self._cudnn, _spec(request["spec"]), context, request["mode"])
+        listing = list_mode(self._cudnn, parse_spec(request["spec"]), context, request["mode"])
         for plan in listing.plans:
             yield {"record": plan.model_dump_json()}
         refused = None if listing.refused is None else condense(listing.refused)
@@ -90,9 +90,11 @@ class Builder:
         """Build, serialize and store one plan."""
         identity = PlanIdentity.model_validate_json(request["identity"])
         context = self._context(request["target"])
-        built = build(self._cudnn, _spec(request["spec"]), context, identity, request["plan_name"], request["modes"])
+        built = build(
+            self._cudnn, parse_spec(request["spec"]), context, identity, request["plan_name"], request["modes"]
+        )
         return {
-            "blob_sha256": _store(built.blob, Path(request["blob_dir"])),
+            "blob_sha256": store_blob(built.blob, Path(request["blob_dir"])),
             "blob_bytes": len(built.blob),
             "workspace_bytes": built.workspace_bytes,
             "behavior_notes": list(built.behavior_notes),
@@ -104,13 +106,13 @@ class Builder:
 
     def engines(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """How many engines there are to ask by id."""
-        count = engine_count(self._cudnn, _spec(request["spec"]), self._context(request["target"]))
+        count = engine_count(self._cudnn, parse_spec(request["spec"]), self._context(request["target"]))
         return {"count": count}
 
     def engine(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What one engine says to the graph."""
         context = self._context(request["target"])
-        answer = ask_engine(self._cudnn, _spec(request["spec"]), context, request["engine_id"])
+        answer = ask_engine(self._cudnn, parse_spec(request["spec"]), context, request["engine_id"])
         return {
             "knobs": [knob.model_dump() for knob in answer.knobs],
             "no_knobs": answer.no_knobs,
@@ -122,7 +124,7 @@ class Builder:
         """Whether cuDNN takes a plan."""
         identity = PlanIdentity.model_validate_json(request["identity"])
         context, origin = self._context(request["target"]), PlanOrigin(request["origin"])
-        return {"record": check(self._cudnn, _spec(request["spec"]), context, identity, origin).model_dump_json()}
+        return {"record": check(self._cudnn, parse_spec(request["spec"]), context, identity, origin).model_dump_json()}
 
     def load(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Load a plan that another process built.
@@ -140,7 +142,7 @@ class Builder:
             load(self._cudnn, context, blob)
             self._loaded_before = True
         graph, deserialize_ms = load(self._cudnn, context, blob)
-        check_loaded(self._cudnn, graph, _spec(request["spec"]))
+        check_loaded(self._cudnn, graph, parse_spec(request["spec"]))
         return {"deserialize_ms": deserialize_ms}
 
     def _open(self, target: str) -> Context:
@@ -167,11 +169,12 @@ def small_graphs() -> Iterator[GraphSpec]:
 
 
 @lru_cache(maxsize=64)
-def _spec(text: str) -> GraphSpec:
+def parse_spec(text: str) -> GraphSpec:
+    """A request's graph; the same ones come again and again."""
     return GraphSpec.model_validate_json(text)
 
 
-def _store(blob: bytes, folder: Path) -> str:
+def store_blob(blob: bytes, folder: Path) -> str:
     """Write a file named by its SHA-256, all of it or nothing; raises PlanFailure where that cannot be."""
     digest = hashlib.sha256(blob).hexdigest()
     partial = folder / f".{digest}.{os.getpid()}"

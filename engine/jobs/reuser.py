@@ -20,7 +20,6 @@ nothing. Requests (``spec`` and ``target`` are JSON texts):
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.graph.spec import GraphSpec
-from engine.jobs.builder import NO_LIBCUDA, import_cudnn, small_graphs
+from engine.jobs.builder import NO_LIBCUDA, import_cudnn, parse_spec, small_graphs, store_blob
 from engine.jobs.protocol import Channel, die_with_parent
 from engine.machine.driver import load_libcuda
 from engine.plans.building import PlanFailure, load
@@ -65,14 +64,14 @@ class Reuser:
         for spec in small_graphs():
             list_mode(self._cudnn, spec, context, "A")
         if self._bench is not None:
-            self._bench.prepare(_spec(request["spec"]))
+            self._bench.prepare(parse_spec(request["spec"]))
         return {}
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Build one plan, and execute it once."""
         cudnn, context = self._cudnn, self._context(request["target"])
         identity = PlanIdentity.model_validate_json(request["identity"])
-        spec, name, modes = _spec(request["spec"]), request["plan_name"], request["modes"]
+        spec, name, modes = parse_spec(request["spec"]), request["plan_name"], request["modes"]
         try:
             source, _ = open_source(cudnn, spec, context, identity, name, modes)
             graph, _, build_ms = source.build()
@@ -90,7 +89,7 @@ class Reuser:
         context, blob = self._context(request["target"]), Path(request["blob"]).read_bytes()
         _, first_ms = load(self._cudnn, context, blob)
         graph, load_ms = load(self._cudnn, context, blob)
-        execute_ms = self._bench.first_ms(_spec(request["spec"]), graph) if self._bench is not None else None
+        execute_ms = self._bench.first_ms(parse_spec(request["spec"]), graph) if self._bench is not None else None
         precompiled, message = self._precompiled(context, blob)
         return {
             "first_ms": first_ms,
@@ -108,7 +107,7 @@ class Reuser:
             saved = request["cache_in"]
             cache = new_cache(self._cudnn, Path(saved).read_text(encoding="utf-8") if saved else None)
         dynamic = way_context(context, way, cache)
-        specs, modes = [_spec(text) for text in request["specs"]], request["modes"]
+        specs, modes = [parse_spec(text) for text in request["specs"]], request["modes"]
         parts: Iterator[tuple[SizePlan, str | None]]
         if way is Way.OVERRIDE:
             parts = self._overridden(specs, request["sizes"], dynamic, modes)
@@ -134,7 +133,7 @@ class Reuser:
         graph, _ = load(self._cudnn, self._context(request["target"]), blob)
         identity = PlanIdentity.model_validate_json(request["identity"])
         use = self._bench.graph_use(
-            _spec(request["spec"]), graph, identity, request["plan_name"], request["compiled"], request["seed"]
+            parse_spec(request["spec"]), graph, identity, request["plan_name"], request["compiled"], request["seed"]
         )
         return {"use": use.model_dump(mode="json")}
 
@@ -147,11 +146,7 @@ class Reuser:
             except PlanFailure as failure:
                 yield SizePlan(size=size, refused=failure.message), None
                 continue
-            sha256 = None
-            if blob_dir is not None:
-                sha256 = hashlib.sha256(blob := built.blob).hexdigest()
-                (Path(blob_dir) / sha256).write_bytes(blob)
-            yield _size_plan(size, built), sha256
+            yield _size_plan(size, built), store_blob(built.blob, Path(blob_dir)) if blob_dir is not None else None
 
     def _overridden(
         self, specs: Sequence[GraphSpec], sizes: Sequence[int], context: Context, modes: list[str]
@@ -196,11 +191,6 @@ def _size_plan(size: int, built: Any) -> SizePlan:
         list_ms=built.list_ms,
         build_ms=built.build_ms,
     )
-
-
-@lru_cache(maxsize=64)
-def _spec(text: str) -> GraphSpec:
-    return GraphSpec.model_validate_json(text)
 
 
 def _modules() -> tuple[Any, str | None, Any]:

@@ -83,10 +83,6 @@ class Store:
         """Keep a new run of this process, with the plans it already has."""
         self._database.write(lambda connection: self._insert(connection, run, Origin.OWN))
 
-    def set_running(self, run_id: str) -> None:
-        """A queued run has started."""
-        self._change(run_id, streamed=True, status=RunStatus.RUNNING)
-
     def add_plan(self, run_id: str, plan: PlanRecord) -> None:
         """Keep a plan, or its newer record in place of an earlier one of the same key."""
         self.add_plans(run_id, [plan])

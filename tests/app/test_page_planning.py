@@ -70,8 +70,9 @@ def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
     blobs = resources.resources().library.store
     shown = Shown(run, job.version, judge(run, Constraints()), plans_frame(run), blobs.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
-        assert json.loads(bundle.read("manifest.json"))["parameters"]["alpha"] == "3"
-        tensors = {tensor["name"]: tensor for tensor in json.loads(bundle.read("tensors.json"))}
+        (graph,) = json.loads(bundle.read("manifest.json"))["graphs"]
+        assert graph["parameters"]["alpha"] == "3"
+        tensors = {tensor["name"]: tensor for tensor in json.loads(bundle.read("graph-1.json"))["tensors"]}
     assert tensors["alpha"]["value"] == 3.0
 
 

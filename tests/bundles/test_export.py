@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 
 import pytest
 
@@ -15,6 +13,7 @@ from engine.records.plan import OutputAccuracy, PlanIdentity, Stage, Status, Tim
 from engine.records.run import RunRecord
 from engine.records.samples import Samples
 from engine.records.verdict import verdict
+from tests.bundles.mutations import unpacked
 
 pytestmark = pytest.mark.cudnn
 
@@ -22,11 +21,6 @@ MEMBERS = {
     "manifest.json", "graph-1.json", "run-1.json", "plan-1.json", "plan-1.bin", "load_plan.py", "README.txt",
     "device_properties.json", "SHA256SUMS",
 }  # fmt: skip
-
-
-def members(data):
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def timed(plan, us):
@@ -38,7 +32,7 @@ def timed(plan, us):
 
 def test_members_and_checksums(made):
     m = made("matmul_epilogue")
-    files = members(bundle(m.run, m.plan, m.blob))
+    files = unpacked(bundle(m.run, m.plan, m.blob))
     assert set(files) == MEMBERS
     sums = dict(reversed(line.split("  ")) for line in files["SHA256SUMS"].decode().splitlines())
     assert list(sums) == sorted(MEMBERS - {"SHA256SUMS"})
@@ -48,7 +42,9 @@ def test_members_and_checksums(made):
 
 def test_contents_say_what_the_plan_is(made):
     m = made("matmul_epilogue")
-    files = {name: json.loads(data) for name, data in members(bundle(m.run, m.plan, m.blob)).items() if ".json" in name}
+    files = {
+        name: json.loads(data) for name, data in unpacked(bundle(m.run, m.plan, m.blob)).items() if ".json" in name
+    }
     plan, graph, run = files["plan-1.json"], files["graph-1.json"], files["run-1.json"]
     assert plan["recipe"]["engine_id"] == m.plan.identity.engine_id
     assert plan["recipe"]["knobs"] == m.plan.identity.knobs
@@ -77,7 +73,7 @@ def test_equal_bytes_each_time_and_after_a_round_trip(made):
 def test_a_measured_plan_says_what_was_measured(made):
     m = made("matmul_epilogue")
     plan = timed(m.plan, 25.123456)
-    files = members(bundle(m.run.model_copy(update={"plans": (plan,)}), plan, m.blob))
+    files = unpacked(bundle(m.run.model_copy(update={"plans": (plan,)}), plan, m.blob))
     told = json.loads(files["plan-1.json"])
     assert told["measured"]["hot_us"] == {"median": 25.12, "p10": 24.92, "p90": 25.32, "samples": 3}
     assert told["measured"]["accuracy"][0]["max_rel"] == 0.002
@@ -91,7 +87,7 @@ def test_the_verdict_goes_along_with_the_samples_of_its_tie_set(recorded):
     plan, why = default_plan(run)
     assert why.startswith("the winner among 3 plans that tie, for the smallest workspace")
     assert plan.key != run.best.key, "the winner and not the smallest median"
-    told = json.loads(members(bundle_of([Part(run, (plan,), blobs, why)]))["run-1.json"])
+    told = json.loads(unpacked(bundle_of([Part(run, (plan,), blobs, why)]))["run-1.json"])
     found = verdict(run)
     assert told["chosen"] == why
     assert (told["verdict"]["winner"], tuple(told["verdict"]["tie_set"])) == (plan.key, found.tie_set)
@@ -103,7 +99,7 @@ def test_the_verdict_goes_along_with_the_samples_of_its_tie_set(recorded):
 
 def test_plans_of_several_shapes_in_one_file(planned):
     parts = [planned("matmul", n=n) for n in (8, 16)]
-    files = members(bundle_of(parts))
+    files = unpacked(bundle_of(parts))
     manifest = json.loads(files["manifest.json"])
     assert [graph["dims"]["B"] for graph in manifest["graphs"]] == [[8, 512, 8], [8, 512, 16]]
     assert len(manifest["plans"]) == sum(len(part.plans) for part in parts) > 2

@@ -128,6 +128,14 @@ def test_files_that_cannot_be_read_or_written(invoke, tmp_path):
         assert complaint(invoke(*plan, "--out", out))[0]["field"] == "--out"
 
 
+def test_run_files_that_cannot_be_read(invoke, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.runs.archive_reading.MAX_FILE_BYTES", 10)
+    (tmp_path / "large.zip").write_bytes(b"x" * 11)
+    for name, words in (("none.zip", "No such file"), (".", "Is a directory"), ("large.zip", "larger than 10 bytes")):
+        (field,) = complaint(invoke("runs", "show", f"{tmp_path}/{name}", "--json"))
+        assert field["field"] == "run file" and words in field["rule"]
+
+
 def test_sweep_looks_at_its_arguments_before_it_asks_for_a_gpu(invoke, monkeypatch):
     monkeypatch.setattr("engine.machine.gpus.list_gpus", lambda: ())
     assert complaint(invoke("sweep", "matmul", "-p", "m=0", "--json"))[0]["field"] == "m"

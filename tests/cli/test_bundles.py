@@ -145,7 +145,7 @@ def test_a_plan_changed_inside_with_checksums_to_fit_does_not_pass_as_fine(engin
 
 
 @pytest.mark.parametrize("trust", [(), ("--trust",)])
-def test_what_is_no_bundle_is_refused_with_a_reason(engine, tmp_path, trust):
+def test_what_is_no_bundle_is_refused_with_a_reason(invoke, tmp_path, trust):
     files = {
         "empty.zip": (b"", "not a zip"),
         "run.zip": (min(SHIPPED.glob("*.zip")).read_bytes(), "no bundle of a plan"),
@@ -153,30 +153,30 @@ def test_what_is_no_bundle_is_refused_with_a_reason(engine, tmp_path, trust):
     }
     for name, (data, reason) in files.items():
         (tmp_path / name).write_bytes(data)
-        result = engine("bundle", "check", tmp_path / name, *trust)
-        assert result.returncode == 2 and reason in result.stderr, result.stderr
+        result = invoke("bundle", "check", tmp_path / name, *trust)
+        assert result.exit_code == 2 and reason in result.stderr, result.stderr
         assert "Refused: nothing of it was given to cuDNN." in result.stdout
-    assert engine("bundle", "check", tmp_path / "nowhere.zip", *trust).returncode == 2
+    assert invoke("bundle", "check", tmp_path / "nowhere.zip", *trust).exit_code == 2
 
 
-def test_mutants_never_pass_where_anything_in_them_changed(engine, bundle_file, tmp_path):
-    """Nothing of them is to crash the process either: it ends with a status of its own."""
+def test_mutants_never_pass_where_anything_in_them_changed(invoke, bundle_file, tmp_path):
+    """Nothing of them is to crash the command either: it ends with a status of its own."""
     whole, rng = bundle_file.read_bytes(), random.Random(5)
     members = unpacked(whole)
     for number in range(COUNT):
         kind, data = mutant(whole, members, rng)
         file = tmp_path / f"{number}.zip"
         file.write_bytes(data)
-        result = engine("bundle", "check", file, "--trust")
-        if result.returncode == 0:
+        result = invoke("bundle", "check", file, "--trust")
+        if result.exit_code == 0:
             assert unpacked(data) == members, kind
         else:
-            assert result.returncode == 2 and "error: " in result.stderr, (kind, result.stderr)
+            assert result.exit_code == 2 and "error: " in result.stderr, (kind, result.stderr)
         assert "Traceback" not in result.stderr
 
 
 COUNT = 12
-"""Through a process each; 10,000 go through the reader alone (tests/bundles/test_reading.py)."""
+"""Each is opened by a process of its own; 10,000 go through the reader alone (tests/bundles/test_reading.py)."""
 
 
 def test_a_bundle_says_in_its_name_and_text_what_a_terminal_would_obey(invoke, bundle_file, tmp_path):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from engine.cli.shapes import run_json
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.request import Progress
@@ -16,6 +17,8 @@ from engine.records.environment import Environment, GpuInfo
 from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status, Timings
 from engine.records.run import Refusal, RunRecord, RunStatus
 from engine.records.samples import Samples
+from tests.app.full_run import full_run
+from tests.cli.verdicts import check_best
 
 GPU = GpuInfo(
     name="NVIDIA H200", uuid="GPU-1", compute_capability="9.0", sm_count=132, memory_bytes=150_000_000_000, driver="580"
@@ -139,3 +142,23 @@ def test_a_target_that_is_elsewhere_is_a_wrong_argument_where_there_is_a_gpu(swe
     result = swept(RunStatus.DONE, [], "--target", "b200")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["fields"][0]["field"] == "target"
+
+
+def test_the_best_is_the_winner_among_the_plans_that_tie():
+    told = json.loads(json.dumps(run_json(full_run())))
+    verdict, winner = told["verdict"], "41;STAGES=4;TILE_SIZE=3"
+    assert (told["best"], verdict["tie_set"]) == (winner, [winner, "4", "7"])
+    check_best(told)
+    for other in ("4", "7", "10", None):  # of a larger workspace, of one that ties no more, and none
+        with pytest.raises(AssertionError):
+            check_best({**told, "best": other, "verdict": {**verdict, "winner": other}})
+    for tied in ([winner], [winner, "4", "7", "10"], ["7", "4", winner]):
+        with pytest.raises(AssertionError):
+            check_best({**told, "verdict": {**verdict, "tie_set": tied}})
+
+
+def test_so_it_is_in_every_recorded_sweep(invoke):
+    recorded = [run["id"] for run in json.loads(invoke("runs", "list", "--json").stdout)["runs"] if run["recorded"]]
+    assert recorded
+    for run_id in recorded:
+        check_best(json.loads(invoke("runs", "show", run_id, "--json").stdout))

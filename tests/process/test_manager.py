@@ -219,7 +219,12 @@ def test_a_client_that_is_gone_keeps_nothing_going(manager, machine, monkeypatch
     """A page that was closed or loaded anew never says so: it only looks no more."""
     monkeypatch.setattr("engine.jobs.job.GONE_S", 0.5)
     machine.script(builder={"build eng1": ["hang", "hang", "hang"]})
+
+    def hung(times):
+        wait_until(lambda: len(machine.noted("builder", "build eng1")) == times)
+
     shared = plan(manager, machine, "before the reload")
+    hung(1)
     time.sleep(0.7)
     assert plan(manager, machine, "after it") == shared
     manager.cancel(shared, client="after it")
@@ -231,11 +236,13 @@ def test_a_client_that_is_gone_keeps_nothing_going(manager, machine, monkeypatch
     manager.cancel(shared, client="here")
     assert not manager.attend(shared, "here"), "left, while the other may still be there"
     assert not manager.snapshot(shared).state.ended
+    hung(2)
     time.sleep(0.7)
     assert not manager.attend(shared, "here")
     assert finished(manager, shared, 2).state is JobState.CANCELLED
 
     abandoned = plan(manager, machine, "before the reload", m=128)
+    hung(3)
     time.sleep(0.7)
     plan(manager, machine, "after it", m=128)
     newest = plan(manager, machine, "after it", m=256)

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from engine.plans.beyond import beyond_the_heuristics
 from engine.plans.explicit import parse_plan
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanOrigin, Stage, Status
 from engine.records.run import RunStatus
+from engine.records.sentences import sentences
 from tests.process.scripted import diary
 
 pytestmark = pytest.mark.process
@@ -40,7 +40,9 @@ def test_all_three_ways_in_one_sweep(machine, sweep):
     searched = [plan for plan in run.plans if plan.origin is PlanOrigin.KNOB_SEARCH]
     assert {plan.identity.engine_id for plan in searched} <= {0, 3}, "only engines that were seen to be near the best"
     assert machine.store.get(run.id).plans == run.plans
-    assert beyond_the_heuristics(run).won is False
+    asked, won = (sentence.text for sentence in sentences(run) if sentence.topic == "unlisted")
+    assert "1 explicit plan (1 measured)" in asked and "4 knob choices (4 measured)" in asked
+    assert "is faster than the listed ones" in won
 
 
 def test_the_search_begins_when_what_is_built_has_been_received(machine, sweep):

@@ -118,7 +118,10 @@ def test_a_first_pick_that_breaks_a_constraint():
 )
 def test_whether_searching_paid(us, ending):
     beyond = measured(1, [us] * 9, modes={}, origin=PlanOrigin.KNOB_SEARCH)
-    assert texts(run_of([measured(0, [10.0] * 9), beyond]), "unlisted") == [ending]
+    assert texts(run_of([measured(0, [10.0] * 9), beyond]), "unlisted") == [
+        "Beyond the heuristics: 1 knob choice (1 measured).",
+        ending,
+    ]
 
 
 def test_where_the_winner_changes():

@@ -22,7 +22,7 @@ from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord, RunStatus
 from engine.runs import archive_reading
 from engine.runs.archive import export_run, import_run, pack
-from engine.runs.archive_reading import load_file, read_run_file
+from engine.runs.archive_reading import read_run_file
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin
 
@@ -295,14 +295,6 @@ def test_a_record_that_is_none(packed: bytes, change: Callable[[dict[str, Any]],
 )
 def test_text_that_is_no_record(packed: bytes, text: bytes) -> None:
     assert refused(zipped({**members_of(packed), "run.json": text})).errors[0].field.startswith("run.json")
-
-
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_reading, "MAX_FILE_BYTES", 10)
-    (tmp_path / "large").write_bytes(b"x" * 11)
-    for name, words in (("none.zip", "no such file"), (".", "is a directory"), ("large", "at most 10")):
-        with pytest.raises(InvalidInput, match=words):
-            load_file(tmp_path / name)
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:

@@ -24,10 +24,9 @@ from engine.runs.summary import Origin
 
 def test_a_run_streamed_in_comes_back_equal(store: Store, make: SimpleNamespace) -> None:
     whole = make.run("matmul_epilogue", plans=(make.plan(4, 20.0), make.plan(1, 10.0), make.plan(2)))
-    start = whole.model_copy(update={"status": RunStatus.QUEUED, "plans": (), "baseline": None, "finished_at": None})
+    start = whole.model_copy(update={"status": RunStatus.RUNNING, "plans": (), "baseline": None, "finished_at": None})
     store.create_run(start)
     assert store.get(whole.id) == start
-    store.set_running(whole.id)
     store.add_plans(whole.id, [make.plan(4, status=Status.LISTED), make.plan(1, status=Status.LISTED)])
     store.set_baseline(whole.id, whole.baseline)
     for plan in whole.plans:

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.plans.beyond import beyond_the_heuristics
+from engine.records.beyond import beyond_the_heuristics
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
 from engine.records.run import RunRecord
 from engine.records.samples import Samples
+from engine.records.sentences import sentences
 from engine.records.timings import Timings
 from engine.runs.recordings import Recordings
 
@@ -60,21 +61,24 @@ def ended(engine, origin, status):
     )
 
 
+def told(run):
+    return [sentence.text for sentence in sentences(run) if sentence.topic == "unlisted"]
+
+
 def test_nothing_was_asked_and_nothing_is_told(swept, recorded):
-    assert beyond_the_heuristics(swept(listed(10.0))) is None
-    assert beyond_the_heuristics(recorded) is None
+    for run in (swept(listed(10.0)), recorded):
+        assert beyond_the_heuristics(run) == () and told(run) == []
 
 
 def test_an_unlisted_plan_that_wins(swept):
-    found = beyond_the_heuristics(swept(listed(10.0), measured(9, 8.0, ENGINE), every_engine=True))
-    assert found.won is True
-    assert found.sentences[0] == "Beyond the heuristics: 1 plan of engines that no mode lists (1 measured)."
-    assert "beats every listed one" in found.sentences[1]
+    asked, won = told(swept(listed(10.0), measured(9, 8.0, ENGINE), every_engine=True))
+    assert asked == "Beyond the heuristics: 1 plan of engines that no mode lists (1 measured)."
+    assert "beats every listed one" in won
 
 
 def test_one_that_ties_has_not_won(swept):
-    found = beyond_the_heuristics(swept(listed(10.0), measured(9, 9.99, KNOBS, KERNEL_CFG=1), knob_budget=1))
-    assert found.won is False and "ties" in found.sentences[1]
+    _, won = told(swept(listed(10.0), measured(9, 9.99, KNOBS, KERNEL_CFG=1), knob_budget=1))
+    assert "ties" in won and "beats" not in won
 
 
 def test_none_that_is_faster_is_told_too(swept):
@@ -88,27 +92,29 @@ def test_none_that_is_faster_is_told_too(swept):
         knob_budget=20,
         explicit=(PlanIdentity(engine_id=49),),
     )
-    found = beyond_the_heuristics(run)
-    assert found.won is False and "none is faster" in found.sentences[1]
-    by_origin = {tally.origin: tally for tally in found.tallies}
+    asked, won = told(run)
+    assert "none is faster" in won and "1 explicit plan (0 built, 1 timeout)" in asked
+    by_origin = {tally.origin: tally for tally in beyond_the_heuristics(run)}
     assert (by_origin[ENGINE].plans, by_origin[ENGINE].measured, by_origin[ENGINE].failed) == (
         2,
         1,
         {Status.CRASHED: 1},
     )
     assert by_origin[EXPLICIT].failed == {Status.TIMEOUT: 1}
-    assert "1 explicit plan (0 built, 1 timeout)" in found.sentences[0]
 
 
 def test_where_nothing_was_measured_nothing_is_claimed(swept):
     for run in (
         swept(listed(10.0), every_engine=True),
         swept(listed(10.0), ended(49, EXPLICIT, Status.TIMEOUT), explicit=(PlanIdentity(engine_id=49),)),
-        swept(ended(49, EXPLICIT, Status.UNSUPPORTED), explicit=(PlanIdentity(engine_id=49),)),
     ):
-        found = beyond_the_heuristics(run)
-        assert found.won is None and "not known" in found.sentences[1]
+        asked, won = told(run)
+        assert asked.startswith("Beyond the heuristics: ") and "not known" in won
+    nothing = swept(ended(49, EXPLICIT, Status.UNSUPPORTED), explicit=(PlanIdentity(engine_id=49),))
+    assert told(nothing) == [], "a run without times has no verdict"
+    assert beyond_the_heuristics(nothing)[0].failed == {Status.UNSUPPORTED: 1}
 
 
 def test_a_graph_that_only_unlisted_plans_can_do(swept):
-    assert beyond_the_heuristics(swept(measured(9, 8.0, ENGINE), every_engine=True)).won is True
+    _, won = told(swept(measured(9, 8.0, ENGINE), every_engine=True))
+    assert won.startswith("No listed plan was measured")

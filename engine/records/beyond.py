@@ -1,4 +1,4 @@
-"""What asking beyond the heuristics brought: how many plans of which origin came how far, and whether any of them won.
+"""What asking beyond the heuristics brought: how many plans of which origin came how far.
 
 Engines that nobody lists and knobs that nobody chose are worth the search only where the answer is told either way.
 """
@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanOrigin, PlanRecord, Status
 from engine.records.run import RunRecord
-from engine.records.sentences import unlisted_sentence
-from engine.records.timings import Regime
-from engine.records.verdict import verdict
 from engine.records.wording import several
 
 _WORDS = {
@@ -43,28 +40,15 @@ class Tally:
         return f"{several(self.plans, noun)}{which} ({', '.join([came, *ends])})"
 
 
-@dataclass(frozen=True)
-class Beyond:
-    """``won``: whether an unlisted plan beats every listed one, beyond what ties; None where none was measured."""
-
-    tallies: tuple[Tally, ...]
-    won: bool | None
-    sentences: tuple[str, ...]
-
-
-def beyond_the_heuristics(run: RunRecord, regime: Regime = Regime.HOT) -> Beyond | None:
-    """None where nothing was asked for beyond the heuristics, and nothing is there."""
+def beyond_the_heuristics(run: RunRecord) -> tuple[Tally, ...]:
+    """By origin; nothing where nothing was asked for beyond the heuristics, and nothing is there."""
     asked = _asked(run.options)
-    tallies = tuple(tally for origin in _WORDS if (tally := _tally(origin, run.plans)).plans or origin in asked)
-    if not tallies:
-        return None
-    told = f"Beyond the heuristics: {'; '.join(tally.sentence for tally in tallies)}."
-    judged = verdict(run, regime)
-    if judged.unlisted is None:
-        none = "None of them was measured, so whether any wins is not known."
-        return Beyond(tallies, None, (told, none))
-    won = judged.unlisted.ratio is None or (judged.unlisted.ratio < 1 and not judged.unlisted.ties)
-    return Beyond(tallies, won, (told, unlisted_sentence(judged, judged.unlisted)))
+    return tuple(tally for origin in _WORDS if (tally := _tally(origin, run.plans)).plans or origin in asked)
+
+
+def beyond_sentence(tallies: Iterable[Tally]) -> str:
+    """All of them in one sentence."""
+    return f"Beyond the heuristics: {'; '.join(tally.sentence for tally in tallies)}."
 
 
 def _asked(options: SweepOptions) -> set[PlanOrigin]:
