@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from engine.cli.cancelling import CANCELLED
 from engine.cli.measuring import PresetName, parse_preset
 from engine.cli.options import Builders, Json, parse_builders
 from engine.cli.output import Failed, check_writable, emit_json, say, write_file
@@ -25,6 +26,7 @@ Pipelines = Annotated[list[str] | None, typer.Argument(metavar="[PIPELINE]...", 
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE.json", help="Write the JSON document to a file too.")]
 R = TypeVar("R")
 YARDSTICKS = ("conv_bias_relu", "matmul_epilogue", "sdpa")
+STOPPED = "cancelled"
 
 
 @commands.command("sweep")
@@ -77,7 +79,7 @@ def sweep(
     _write(out, as_json, {"benchmark": "sweep", "preset": preset, "covered": COVERED}, results, failed)
     if not as_json:
         print_comparisons(found)
-    return 1 if failed else 0
+    return _status(failed, False)
 
 
 @commands.command("timing")
@@ -103,7 +105,7 @@ def timing(
     if not as_json:
         print_timed(found)
     apart = any(False in (p.agrees_with_triton, p.agrees_with_kernels) for one in found for p in one.plans)
-    return 1 if failed or apart else 0
+    return _status(failed, apart)
 
 
 @commands.command("repeat")
@@ -132,7 +134,7 @@ def repeat(
     _write(out, as_json, {"benchmark": "repeat", "preset": preset}, results, failed)
     if not as_json:
         print_repeats(found)
-    return 1 if failed or any(one.disagreements for one in found) else 0
+    return _status(failed, any(one.disagreements for one in found))
 
 
 def _timed(plan: TimedPlan) -> dict[str, Any]:
@@ -147,7 +149,8 @@ def _timed(plan: TimedPlan) -> dict[str, Any]:
 
 
 def _each(names: list[str], what: str, work: Callable[[str], list[R]]) -> tuple[list[R], dict[str, str]]:
-    """What ``work`` gives for each pipeline, and why where it fails: minutes of the others' measuring are not lost."""
+    """What ``work`` gives for each pipeline, and why where it fails or nobody waits for it any more: minutes of the
+    others' measuring are not lost."""
     from engine.jobs.planning import CannotPlan
     from engine.jobs.protocol import JobError
 
@@ -160,7 +163,14 @@ def _each(names: list[str], what: str, work: Callable[[str], list[R]]) -> tuple[
         except (JobError, CannotPlan) as error:
             failed[name] = str(error)
             say(f"{name}: {error}")
+        except KeyboardInterrupt:
+            failed |= dict.fromkeys(names[names.index(name) :], STOPPED)
+            break
     return found, failed
+
+
+def _status(failed: dict[str, str], wrong: bool) -> int:
+    return CANCELLED if STOPPED in failed.values() else int(bool(failed) or wrong)
 
 
 def _pipelines(given: list[str] | None, otherwise: tuple[str, ...]) -> list[str]:

@@ -64,6 +64,20 @@ def test_a_graph_that_fails_costs_its_own_comparison_and_the_exit_status(invoke,
     assert people.exit_code == 0 and "the plans of three small graphs" in people.stdout
 
 
+def test_what_was_measured_before_it_was_cancelled_is_written(invoke, monkeypatch, tmp_path):
+    def until_cancelled(name, *rest):
+        if name == "sdpa":
+            raise KeyboardInterrupt
+        return compare(name, *rest)
+
+    monkeypatch.setattr("engine.bench.sweeping.compare", until_cancelled)
+    out = tmp_path / "sweep.json"
+    assert invoke("bench", "sweep", "matmul", "sdpa", "conv_relu", "--out", out).exit_code == 130
+    told = json.loads(out.read_text())
+    assert [one["pipeline"] for one in told["results"]] == ["matmul"]
+    assert told["failed"] == {"sdpa": "cancelled", "conv_relu": "cancelled"}
+
+
 def test_a_folder_that_is_not_there_is_named_before_anything_is_swept(invoke, monkeypatch, tmp_path):
     monkeypatch.setattr("engine.bench.sweeping.compare", lambda *_: pytest.fail("swept"))
     result = invoke("bench", "sweep", "matmul", "--keep", tmp_path / "none")
