@@ -297,11 +297,22 @@ def test_recordings_are_judged(summary, regime, no_workspace, deterministic):
         assert regime not in (Regime.HOT, Regime.COLD, Regime.HOST)
         return
     plans = {plan.key: plan for plan in run.plans}
-    best = found.intervals[found.best].median
-    for key, one in found.intervals.items():
-        admitted = not (no_workspace and plans[key].workspace_bytes) and (not deterministic or key in found.intervals)
-        close = one.median <= max(1.01 * best, best + 0.1) or one.low <= found.intervals[found.best].high
-        assert (key in found.tie_set) == (admitted and close)
+
+    def admitted(plan):
+        varies = "NONDETERMINISTIC" in plan.numerical_notes or (plan.repeats and plan.repeats.differing)
+        return not (no_workspace and plan.workspace_bytes) and not (deterministic and varies)
+
+    allowed = [key for key in found.intervals if admitted(plans[key])]
+    sampled = [key for key in allowed if plans[key].timings.stopped != "screened"] or allowed
+    if not sampled:
+        assert found.best is None and not found.tie_set
+        return
+    best = min((found.intervals[key] for key in sampled), key=lambda interval: interval.median)
+    assert found.intervals[found.best] == best
+    for key in found.intervals:
+        one = found.intervals[key]
+        close = one.median <= max(1.01 * best.median, best.median + 0.1) or one.low <= best.high
+        assert (key in found.tie_set) == (key in sampled and close)
     for pick in found.picks:
         assert pick.key is None or plans[pick.key].modes[pick.mode] == 0
     if regime is Regime.HOT and not constraints.demands:
@@ -318,5 +329,5 @@ def test_the_winner_recorded_on_the_h200_is_the_known_one():
     )
     found = verdict(run)
     assert found.names[found.winner] == "eng4_k24=43"
-    assert found.picks[0].regret == pytest.approx(1.26, abs=0.01)
+    assert found.picks[0].regret == pytest.approx(1.25, abs=0.02)
     assert found.picks[0].close_after == 4
