@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from engine.runs.store import StoreError  # noqa: E402 - not to be found before the line above
+from app.look import render_look  # noqa: E402 - not to be found before the line above
+from engine.runs.store import StoreError  # noqa: E402
 
 
 def pages() -> list[st.Page]:
@@ -32,7 +33,7 @@ def pages() -> list[st.Page]:
 
 
 st.set_page_config(page_title="Planscope", page_icon=str(ROOT / "app" / "icon.svg"), layout="wide")
-st.html(ROOT / "app" / "page.css")
+render_look()
 try:
     st.navigation(pages(), position="top").run()
 except StoreError as error:  # locked by another process, full, damaged: its message is for people
