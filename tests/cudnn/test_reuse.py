@@ -74,7 +74,7 @@ def test_a_kernel_cache_serves_many_sizes_and_can_be_saved(studied):
     assert all(size.build_ms and size.plan_name for size in (*static.sizes, *cached.sizes))
     assert cached.sizes[1].build_ms < cached.sizes[0].build_ms / 5
     assert cached.cache_bytes > 1000 and cached.reloaded_ms < cached.sizes[0].build_ms / 5
-    assert all("override shape" in size.refused for size in override.sizes)
+    assert all("override shape" in size.refused.lower() for size in override.sizes)
 
 
 def test_a_recipe_of_one_size_is_built_at_every_other(studied):
@@ -94,11 +94,16 @@ def test_a_study_is_kept_as_a_run_file(studied):
     assert read_run_file(pack(run, blobs)).run == run
 
 
-def test_attention_takes_no_kernel_cache_but_overridden_shapes(tmp_path):
+def test_attention_takes_no_kernel_cache_but_overridden_shapes(bench, tmp_path):
+    """Since cuDNN 9.28; 9.20 takes the cache, and knows no overridden shapes."""
     specs = {s: pipeline("sdpa").graph({"b": 1, "hq": 1, "hkv": 1, "sq": s, "skv": s, "d": 64}) for s in (128, 256)}
     standby = Standby(specs[256].model_dump_json(), H200, threading.Event(), False, 2)
     many = ManyShapes(standby, specs, ("A",), tmp_path)
     cached, override = many.series((Way.CACHE, Way.OVERRIDE))
+    if bench.version < (9, 21):
+        assert all(size.plan_name and size.build_ms for size in cached.sizes)
+        assert all("requires cudnn 9.21.0" in size.refused for size in override.sizes)
+        return
     assert all("does not support dynamic shape" in size.refused for size in cached.sizes)
     assert [size.build_ms > 1 for size in override.sizes] == [False, True]
     assert override.sizes[0].plan_name == override.sizes[1].plan_name
