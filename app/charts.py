@@ -13,15 +13,15 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app import theme
-from app.frames import BaselineTimes
+from app.frames import Standing
 from app.plan_rows import (
-    LEGEND,
     LOG_FROM,
     TOP,
     Row,
     connecting_line,
     engine_groups,
     finite,
+    near_axis,
     points,
     rows_figure,
     rows_with,
@@ -29,13 +29,14 @@ from app.plan_rows import (
     value_axis,
 )
 from app.readings import build_hover, build_text, error_hover, error_text, time_hover, time_text
+from app.sampled import REGIME_TITLES, BaselineTimes
 from engine.records.plan import Status
+from engine.records.timings import Regime
 
-TIME_TITLES = {
-    "hot": "GPU time per execution, hot (µs)",
-    "cold": "GPU time per execution, L2 flushed before each (µs)",
-    "host": "host time per call (µs)",
-}
+CAP = 0.3
+"""Half the height of an interval's ends, in rows: they stand out above and below any dot."""
+CLOSE_UP = 1.1
+"""Times the best: the part of a list that a close-up shows."""
 
 
 def timings_figure(
@@ -44,30 +45,46 @@ def timings_figure(
     regime: str = "hot",
     baseline: BaselineTimes | None = None,
     selected: str | None = None,
+    close: bool = False,
 ) -> go.Figure | None:
-    """One dot with its spread (10th to 90th percentile) per timed plan, fastest first.
+    """One dot per timed plan, fastest first, with its samples' spread (10th to 90th percentile) and, between two
+    upright ends, its median's 95 % interval.
 
-    ``regime``: hot, cold or host. The fastest plan, the heuristics' first pick and the baseline are marked;
-    ``selected`` is a plan's key.
+    ``regime``: one of REGIMES. The winner, what ties with it, the heuristics' first pick and the baseline are marked;
+    plans that were only screened, or do not meet the constraints, are drawn hollow. ``selected`` is a plan's key.
+    ``close``: only what is near the best, on an axis that begins there.
     """
     rows = rows_with(frame, regime, f"{regime}_median_us")
+    if close and rows:
+        limit = CLOSE_UP * _best_us(rows, regime)
+        rows = [row for row in rows if row[f"{regime}_median_us"] <= limit]
     if not rows:
         return None
     median, low, high = ([row[f"{regime}_{name}_us"] for row in rows] for name in ("median", "p10", "p90"))
-    hover = [time_hover(row, regime, median[0]) for row in rows]
+    hover = [time_hover(row, regime, _best_us(rows, regime)) for row in rows]
+    standing = [row[f"{regime}_standing"] for row in rows]
+    full = [i for i, stands in enumerate(standing) if stands not in _HOLLOW]
     traces = []
-    for name, colour, at in engine_groups(rows, range(len(rows))):
+    for name, colour, at in engine_groups(rows, full):
         bars = {"array": [high[i] - median[i] for i in at], "arrayminus": [median[i] - low[i] for i in at]}
         error_x = {"type": "data", "symmetric": False, "thickness": 2, "width": 3, **bars}
         traces.append(points(name, rows, at, median, hover, {"color": colour, "size": 9}, error_x=error_x))
-    traces += _marks(rows, median, hover)
+    for kind, (name, symbol) in _HOLLOW.items():
+        if at := [i for i, stands in enumerate(standing) if stands == kind]:
+            marker = {"symbol": symbol, "size": 8, "color": theme.OTHER_COLOUR}
+            traces.append(points(name, rows, at, median, hover, marker))
     limits = [*low, *high]
-    if baseline is not None:
-        times = getattr(baseline, regime)
+    traces += [*_intervals(rows, regime), *_marks(rows, regime, median, hover)]
+    times = baseline.regimes.get(regime) if baseline else None
+    if baseline and times and (not close or times.median_us <= max(limits)):
         limits += [times.p10_us, times.p90_us]
         label = f"{baseline.name} {theme.fmt_us(times.median_us)}"
         traces.append(_upright(label, times.median_us, len(rows), theme.TORCH_COLOUR))
-    axis = value_axis(TIME_TITLES[regime], min(limits), max(limits), log=max(limits) > LOG_FROM * min(limits))
+    title = REGIME_TITLES[Regime(regime)]
+    if close:
+        axis = near_axis(title, min(limits), max(limits))
+    else:
+        axis = value_axis(title, min(limits), max(limits), log=max(limits) > LOG_FROM * min(limits))
     return rows_figure(rows, traces, axis, [time_text(row, regime) for row in rows], selected)
 
 
@@ -129,37 +146,6 @@ def build_figure(frame: pd.DataFrame, *, regime: str = "hot", selected: str | No
     return rows_figure(rows, traces, axis, [build_text(row) for row in rows], selected)
 
 
-def samples_figure(samples: pd.DataFrame, regime: str = "hot") -> go.Figure | None:
-    """Every sample of one plan and regime in the order taken (``frames.samples_frame``), with their median."""
-    part = samples[samples["regime"] == regime]
-    if part.empty:
-        return None
-    values, order = part["us"].to_numpy(), part["order"].to_numpy()
-    median, ends = float(np.median(values)), (float(order.min()) - 0.5, float(order.max()) + 0.5)
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "sample",
-        "x": order,
-        "y": values,
-        "marker": {"color": theme.ENGINE_COLOURS[0], "size": 5, "opacity": 0.75},
-        "hovertext": [f"sample {i}: {theme.fmt_us(v, 4)}" for i, v in zip(order, values, strict=True)],
-        "hoverinfo": "text",
-    }
-    line = {"color": theme.FIRST_PICK_COLOUR, "width": 2, "dash": "dash"}
-    layout = {
-        "template": {},
-        "height": 240,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "hovermode": "closest",
-        "legend": LEGEND,
-        "xaxis": {"title": {"text": "sample, in the order taken"}, "automargin": True, "zeroline": False},
-        "yaxis": {"title": {"text": "µs"}, "automargin": True, "zeroline": False},
-    }
-    middle = segments(f"median {theme.fmt_us(median)}", [ends], [(median, median)], line=line)
-    return go.Figure({"data": [dots, middle], "layout": layout})
-
-
 def picked_key(selection: Mapping[str, Any] | None) -> str | None:
     """The plan's key in what ``st.plotly_chart(on_select=...)`` gives back, or None where nothing was picked."""
     marked = ((selection or {}).get("selection") or {}).get("points") or []
@@ -172,18 +158,55 @@ def picked_key(selection: Mapping[str, Any] | None) -> str | None:
     return None
 
 
-def _marks(rows: Sequence[Row], x: Sequence[float], hover: Sequence[str]) -> list[dict[str, Any]]:
-    """Rings around the fastest plan and the heuristics' first pick, each of its own shape."""
-    picks = [i for i, row in enumerate(rows) if row["is_first_pick"]]
+_HOLLOW = {
+    Standing.SCREENED: ("far from the best: a few samples only", "circle-open"),
+    Standing.EXCLUDED: ("does not meet the constraints", "triangle-up-open"),
+}
+
+
+def _best_us(rows: Sequence[Row], regime: str) -> float:
+    """The smallest median of the tie set; of all where there is none."""
+    tied = [row for row in rows if row[f"{regime}_standing"] in (Standing.WINNER, Standing.TIED)]
+    return float((tied or rows)[0][f"{regime}_median_us"])
+
+
+def _intervals(rows: Sequence[Row], regime: str) -> list[dict[str, Any]]:
+    """The medians' 95 % intervals: a line between two upright ends."""
+    xs, ys = [], []
+    for i, row in enumerate(rows):
+        low, high = row[f"{regime}_low_us"], row[f"{regime}_high_us"]
+        if not low < high:  # unknown, or of a single sample
+            continue
+        low, high = round(low, 5), round(high, 5)
+        xs += [(low, low), (low, high), (high, high)]
+        ys += [(i - CAP, i + CAP), (i, i), (i - CAP, i + CAP)]
+    line = {"color": theme.INTERVAL_COLOUR, "width": 1.5}
+    return [segments("95 % interval of the median", xs, ys, line=line, legendrank=2)] if xs else []
+
+
+def _marks(rows: Sequence[Row], regime: str, x: Sequence[float], hover: Sequence[str]) -> list[dict[str, Any]]:
+    """Rings around the winner, what ties with it and the heuristics' first pick, each of its own shape."""
+    standing = [row[f"{regime}_standing"] for row in rows]
     traces = []
     for name, symbol, size, colour, at in (
-        ("fastest", "star-open", 19, theme.FASTEST_COLOUR, [0]),
-        ("heuristics' first pick", "diamond-open", 17, theme.FIRST_PICK_COLOUR, picks),
+        ("winner", "star-open", 19, theme.FASTEST_COLOUR, _where(standing, Standing.WINNER)),
+        ("ties with the best", "square-open", 17, theme.FASTEST_COLOUR, _where(standing, Standing.TIED)),
+        (
+            "heuristics' first pick",
+            "diamond-open",
+            17,
+            theme.FIRST_PICK_COLOUR,
+            [i for i, row in enumerate(rows) if row["is_first_pick"]],
+        ),
     ):
         marker = {"symbol": symbol, "size": size, "color": colour, "line": {"width": 2, "color": colour}}
         if at:
             traces.append(points(name, rows, at, x, hover, marker, legendrank=1))
     return traces
+
+
+def _where(standing: Sequence[str], wanted: Standing) -> list[int]:
+    return [i for i, stands in enumerate(standing) if stands == wanted]
 
 
 def _upright(name: str, x: float, count: int, colour: str) -> dict[str, Any]:

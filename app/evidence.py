@@ -12,7 +12,8 @@ from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import Role
 from engine.jobs.snapshots import JobSnapshot, JobState
-from engine.records.run import RunKind, RunRecord, RunStatus, SweepOptions, TargetInfo
+from engine.records.options import SweepOptions
+from engine.records.run import RunKind, RunRecord, RunStatus, TargetInfo
 from engine.runs.nearest import Nearest
 from engine.runs.summary import Origin, RunSummary
 

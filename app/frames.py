@@ -5,26 +5,44 @@ One row per plan. A missing number is NaN or <NA>, never zero, and every unit st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from app.sampled import REGIMES, spreads
 from engine.graph.roofline import roofline
 from engine.graph.spec import GraphSpec
-from engine.records.plan import OutputAccuracy, PlanRecord, Status, Timings
+from engine.plans.names import engine_label
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord, Status
+from engine.records.regimes import verdicts
 from engine.records.run import RunRecord, first_pick, timed
-from engine.records.samples import Samples
+from engine.records.timings import Regime, Timings
+from engine.records.verdict import Verdict
 
-REGIMES = ("hot", "cold", "host")
 MODES = ("A", "B", "FALLBACK")
+
+
+class Standing(StrEnum):
+    """How a measured plan stands in a regime: the winner; tied with the best; behind; left behind after a few samples
+    in screening; or measured, but not as the constraints demand."""
+
+    WINNER = "winner"
+    TIED = "ties"
+    BEHIND = "behind"
+    SCREENED = "screened"
+    EXCLUDED = "excluded"
+
 
 COLUMNS: dict[str, str] = {
     "plan_name": "str",
     "key": "str",
     "engine": "Int64",
+    "engine_name": "str",
+    "origin": "str",
     "knobs": "str",
     "status": "str",
     "stage": "str",
@@ -36,17 +54,25 @@ COLUMNS: dict[str, str] = {
     **{
         f"{regime}_{figure}": "Int64" if figure == "samples" else "float64"
         for regime in REGIMES
-        for figure in ("median_us", "p10_us", "p90_us", "min_us", "max_us", "samples")
+        for figure in ("median_us", "low_us", "high_us", "p10_us", "p90_us", "min_us", "max_us", "samples")
     },
+    **{f"{regime}_standing": "str" for regime in REGIMES},
+    "screened": "bool",
+    "set_aside": "Int64",
     "tflops": "float64",
     "roofline_share": "float64",
     "vs_fastest": "float64",
     "worst_output": "str",
     "max_abs": "float64",
     "max_rel": "float64",
+    "rel_norm": "float64",
+    "max_ulp": "float64",
     "tolerance": "float64",
     "unwritten": "Int64",
     "nonfinite": "Int64",
+    "repeat_runs": "Int64",
+    "repeat_differing": "Int64",
+    "capturable": "boolean",
     "build_ms": "float64",
     "build_contended": "boolean",
     "deserialize_ms": "float64",
@@ -58,7 +84,8 @@ COLUMNS: dict[str, str] = {
     "is_first_pick": "bool",
     "is_best": "bool",
 }
-"""Columns and their types. ``rank_*``: 0 is a mode's first pick. ``tflops``, ``roofline_share`` (of the GPU's public
+"""Columns and their types. ``*_low_us``, ``*_high_us``: the median's 95 % interval; ``*_standing``: a Standing, "" of
+a plan not measured. ``rank_*``: 0 is a mode's first pick. ``tflops``, ``roofline_share`` (of the GPU's public
 specification) and ``vs_fastest`` go by the hot median. Accuracy is the worst output's, counts are over all outputs."""
 
 _LAST = (
@@ -79,16 +106,19 @@ def plans_frame(
     graph: GraphSpec | None = None,
     gpu_name: str | None = None,
     modes: Sequence[str] = MODES,
+    judged: Mapping[Regime, Verdict] | None = None,
 ) -> pd.DataFrame:
     """One row per plan, fastest hot median first, then the untimed ones by outcome and by the heuristics' rank.
 
     A run brings its own graph, GPU and modes. For bare plans, ``graph`` gives TFLOP/s and ``gpu_name`` (as the driver
-    spells it) the share of the roofline; both columns stay empty without.
+    spells it) the share of the roofline; both columns stay empty without. ``judged``: the verdicts that say how plans
+    stand; a run is judged by its own constraints where none are given.
     """
     if isinstance(source, RunRecord):
         gpu = source.environment.gpu
         graph, modes, plans = source.graph, source.options.modes, source.plans
         gpu_name = gpu.name if gpu else source.target.gpu_name
+        judged = verdicts(source) if judged is None else judged
     else:
         plans = tuple(source)
     ranked, pick = timed(plans), first_pick(plans, modes)
@@ -96,7 +126,7 @@ def plans_frame(
     rest = sorted((p for p in plans if p.key not in fast), key=lambda p: (_outcome(p), _rank(p, modes)))
     flops = graph.flops() if graph else None
     ceiling = roofline(graph, gpu_name) if graph and gpu_name else None
-    rows = [_row(plan) for plan in (*ranked, *rest)]
+    rows = [_row(plan, judged or {}) for plan in (*ranked, *rest)]
     best_us = rows[0]["hot_median_us"] if ranked else None
     for row in rows:
         hot = row.get("hot_median_us")
@@ -117,12 +147,14 @@ def _rank(plan: PlanRecord, modes: Sequence[str]) -> tuple[float, ...]:
     return tuple(float(plan.modes.get(mode, np.inf)) for mode in modes)
 
 
-def _row(plan: PlanRecord) -> dict[str, Any]:
-    worst = worst_output(plan.accuracy)
+def _row(plan: PlanRecord, judged: Mapping[Regime, Verdict]) -> dict[str, Any]:
+    worst, timings = worst_output(plan.accuracy), plan.timings
     return {
         "plan_name": plan.plan_name,
         "key": plan.key,
         "engine": plan.identity.engine_id,
+        "engine_name": engine_label(plan) or "",
+        "origin": str(plan.origin),
         "knobs": ", ".join(f"{name}={value}" for name, value in sorted(plan.identity.knobs.items())),
         "status": str(plan.status),
         "stage": str(plan.stage),
@@ -131,13 +163,21 @@ def _row(plan: PlanRecord) -> dict[str, Any]:
         "rank_a": plan.modes.get("A"),
         "rank_b": plan.modes.get("B"),
         "rank_fallback": plan.modes.get("FALLBACK"),
-        **(_timings(plan.timings) if plan.timings else {}),
+        **(_timings(timings) if timings else {}),
+        **_standings(plan, judged),
+        "screened": timings is not None and timings.stopped == "screened",
+        "set_aside": timings.set_aside if timings else None,
         "worst_output": worst.name if worst else "",
         "max_abs": worst.max_abs if worst else None,
         "max_rel": worst.max_rel if worst else None,
+        "rel_norm": worst.rel_norm if worst else None,
+        "max_ulp": worst.max_ulp if worst else None,
         "tolerance": worst.tolerance if worst else None,
         "unwritten": sum(a.unwritten for a in plan.accuracy) if plan.accuracy else None,
         "nonfinite": sum(a.nonfinite for a in plan.accuracy) if plan.accuracy else None,
+        "repeat_runs": plan.repeats.runs if plan.repeats else None,
+        "repeat_differing": plan.repeats.differing if plan.repeats else None,
+        "capturable": plan.capturable,
         "build_ms": plan.build_ms,
         "build_contended": plan.build_contended,
         "deserialize_ms": plan.deserialize_ms,
@@ -159,60 +199,27 @@ def worst_output(accuracy: Iterable[OutputAccuracy]) -> OutputAccuracy | None:
     return max(accuracy, key=excess, default=None)
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Median and spread of one regime's samples, microseconds per execution."""
-
-    median_us: float
-    p10_us: float
-    p90_us: float
-    min_us: float
-    max_us: float
-    samples: int
-
-
-def spread(samples: Samples) -> Spread:
-    """Quantiles of samples in float64, linearly interpolated. Sorted once: np.quantile takes ten times as long."""
-    values = np.sort(samples.values.astype(np.float64))
-    places = np.array((0.0, 0.1, 0.5, 0.9, 1.0)) * (values.size - 1)
-    low, p10, median, p90, high = np.interp(places, np.arange(values.size), values).tolist()
-    return Spread(median, p10, p90, low, high, samples.count)
-
-
 def _timings(timings: Timings) -> dict[str, Any]:
-    return {
-        f"{regime}_{name}": value
-        for regime in REGIMES
-        for name, value in vars(spread(getattr(timings, regime))).items()
-    }
+    return {f"{regime}_{name}": value for regime, one in spreads(timings).items() for name, value in vars(one).items()}
 
 
-@dataclass(frozen=True)
-class BaselineTimes:
-    """torch eager (or another baseline) on the same data, by regime."""
-
-    name: str
-    hot: Spread
-    cold: Spread
-    host: Spread
-
-
-def baseline_times(run: RunRecord) -> BaselineTimes | None:
-    """The run's baseline, or None where there is none or it could not be timed."""
-    baseline = run.baseline
-    if baseline is None or baseline.timings is None:
-        return None
-    timings = baseline.timings
-    return BaselineTimes(baseline.name, spread(timings.hot), spread(timings.cold), spread(timings.host))
+def _standings(plan: PlanRecord, judged: Mapping[Regime, Verdict]) -> dict[str, Any]:
+    """The median's interval and how the plan stands, by regime."""
+    found: dict[str, Any] = {f"{regime}_standing": "" for regime in REGIMES}
+    for regime, verdict in judged.items():
+        if interval := verdict.intervals.get(plan.key):
+            found[f"{regime}_low_us"], found[f"{regime}_high_us"] = interval.low, interval.high
+            found[f"{regime}_standing"] = str(_standing(plan, verdict))
+    return found
 
 
-def samples_frame(timings: Timings) -> pd.DataFrame:
-    """Every raw sample of one plan: ``regime``, ``order`` (0 first taken) and ``us`` per execution."""
-    parts = []
-    for regime in REGIMES:
-        values = getattr(timings, regime).values.astype(np.float64)
-        parts.append(pd.DataFrame({"regime": regime, "order": np.arange(values.size), "us": values}))
-    return pd.concat(parts, ignore_index=True)
+def _standing(plan: PlanRecord, verdict: Verdict) -> Standing:
+    if plan.key in verdict.tie_set:
+        return Standing.WINNER if plan.key == verdict.winner else Standing.TIED
+    if not verdict.constraints.admit(plan):
+        return Standing.EXCLUDED
+    screened = plan.timings is not None and plan.timings.stopped == "screened"
+    return Standing.SCREENED if screened else Standing.BEHIND
 
 
 def frame_csv(frame: pd.DataFrame) -> bytes:
@@ -224,7 +231,7 @@ def frame_csv(frame: pd.DataFrame) -> bytes:
     safe = frame.copy()
     for column in safe.columns:
         if safe[column].dtype in (object, "str"):
-            safe[column] = [_inert(value) if isinstance(value, str) else value for value in safe[column]]
+            safe[column] = [_inert(text) if isinstance(text, str) else text for text in safe[column]]
     safe.columns = pd.Index([_inert(str(column)) for column in safe.columns])
     return str(safe.to_csv(index=False, lineterminator="\r\n")).encode()
 

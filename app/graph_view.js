@@ -64,13 +64,15 @@ export default function (component) {
   if (app) root.connection.observe(app, { attributes: true, attributeFilter: ["data-test-connection-state"] });
 
   mark(data.selected);
-  arrange();
-  if (focused) nodes.find((node) => node.dataset.node === focused)?.focus();
+  if (focused) {
+    arrange(); // focus scrolls to where the node stands
+    nodes.find((node) => node.dataset.node === focused)?.focus();
+  }
 
   // Streamlit calls the clean-up only on unmounting, but this function on every run: an old observer would go on
   // arranging a picture that is no longer there.
   root.observer?.disconnect();
-  root.observer = new ResizeObserver(arrange);
+  root.observer = new ResizeObserver(arrange); // also the first time, before anything is painted
   root.observer.observe(picture);
   return () => {
     root.observer.disconnect();

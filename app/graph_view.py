@@ -84,18 +84,12 @@ def render_graph_table(spec: GraphSpec) -> None:
 
 def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:
     """A heading and a description list, every text escaped."""
-    root = ET.Element("section", {"aria-live": "polite"})
-    heading = ET.SubElement(
-        root, "h4", {"style": "padding: 0; margin: 0 0 0.4rem; font-size: 1rem; overflow-wrap: anywhere;"}
-    )
-    heading.text = title
-    grid = "display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.9rem; margin: 0; padding: 0; "
-    grid += "font-size: 0.875rem;"
-    listing = ET.SubElement(root, "dl", {"style": grid})
+    root = ET.Element("section", {"aria-live": "polite", "class": "ps-facts"})
+    ET.SubElement(root, "h4").text = title
+    listing = ET.SubElement(root, "dl")
     for name, value in facts:
-        term = ET.SubElement(listing, "dt", {"style": "opacity: 0.7;"})
-        term.text = cleaned(name)
-        ET.SubElement(listing, "dd", {"style": "margin: 0; overflow-wrap: anywhere;"}).text = cleaned(value)
+        ET.SubElement(listing, "dt").text = cleaned(name)
+        ET.SubElement(listing, "dd").text = cleaned(value)
     return ET.tostring(root, encoding="unicode")
 
 

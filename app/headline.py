@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from app.graph_nodes import cleaned
+from app.judged import Judged, judge, plan_of
 from app.theme import (
     FASTEST_COLOUR,
     FIRST_PICK_COLOUR,
@@ -19,8 +20,12 @@ from app.theme import (
 )
 from engine.graph.roofline import roofline
 from engine.records.arithmetic import Arithmetic, arithmetic, seen_arithmetic
+from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
+from engine.records.sentences import winner_sentence
+from engine.records.verdict import SAME_SHARE, SAME_US, Verdict
+from engine.records.wording import microseconds, several, span
 
 _TF32 = "TF32 keeps 10 bits of mantissa: errors of 1e-3, where float32 has 1e-6"
 _ORIGIN_COLOURS = {"blue": "#3b74d8", "green": FASTEST_COLOUR, "orange": FIRST_PICK_COLOUR, "gray": OTHER_COLOUR}
@@ -48,30 +53,65 @@ def hot_us(plan: PlanRecord | None) -> float | None:
     return plan.timings.hot.median_us if plan is not None and plan.timings is not None else None
 
 
-def headline(run: RunRecord) -> Headline:
-    """The headline of a run, whatever became of it."""
+def headline(run: RunRecord, judged: Judged | None = None) -> Headline:
+    """The headline of a run, whatever became of it. ``judged``: by which constraints; by the run's own where not
+    given."""
+    judged = judged or judge(run, Constraints.of(run.options))
     if run.refusal is not None:
         return Headline(f"cuDNN {run.environment.cudnn_backend} has no plan for this graph.", ())
-    best = run.best
-    if best is None:
+    hot = judged.hot
+    if hot is None:
         return _unmeasured(run)
-    best_us, pick, pick_us = hot_us(best) or 0.0, run.first_pick, hot_us(run.first_pick)
+    best, winner = plan_of(run, hot.best), plan_of(run, hot.winner)
+    if best is None or winner is None:
+        return Headline(winner_sentence(hot), ())
+    best_us = hot.intervals[best.key].median
     torch = run.baseline.timings.hot.median_us if run.baseline and run.baseline.timings else None
-    parts = [f"The fastest plan, {best.plan_name}, takes {fmt_us(best_us)}"]
-    compared = []
-    if pick is not None and pick.key == best.key:
-        parts.append("it is the heuristics' first pick")
-    elif pick_us is not None:
-        compared.append(f"{_faster(pick_us / best_us)} the heuristics' first pick ({fmt_us(pick_us)})")
+    name = run.baseline.name if run.baseline else "torch eager"
+    unlike = _unlike(run, best)
+    figures = [_leads(hot, winner), *_versus(run, hot, best_us, torch, name, unlike)]
+    sentence = f"{_wins(hot)} {_compared(run, hot, best_us, torch, name, unlike)}".strip()
+    return Headline(sentence, (*figures, *_share(run, best_us), *_multiplies(run, winner)))
+
+
+def _wins(hot: Verdict) -> str:
+    """Who wins; of several that tie only the one that is chosen is named: chart and table mark the others."""
+    if len(hot.tie_set) == 1 or hot.winner is None:
+        return winner_sentence(hot)
+    times = span(*(hot.intervals[key].median for key in (hot.tie_set[0], hot.tie_set[-1])))
+    chosen = f"{hot.names[hot.winner]} is chosen among them for {hot.reason}"
+    return f"{len(hot.tie_set)} plans tie hot at {times}; {chosen}."
+
+
+def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
+    """Who wins, or how many tie."""
+    sure = hot.intervals[winner.key]
+    time = microseconds(sure.median, (sure.high - sure.low) / 2)
+    interval = f"95 % interval {span(sure.low, sure.high)}" if sure.low < sure.high else several(sure.samples, "sample")
+    if len(hot.tie_set) == 1:
+        return Figure("Winner", time, f"{winner.plan_name}, {interval}")
+    beside = f"{winner.plan_name}, chosen for {hot.reason}, {interval}"
+    return Figure(f"{len(hot.tie_set)} plans tie", time, beside)
+
+
+def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str, unlike: str) -> str:
+    """The heuristics' first pick and torch beside the best, as a sentence; "" where neither is there."""
+    pick, parts = run.first_pick, []
+    best = "the best that meets the constraints" if hot.constraints.demands else "the best"
+    if pick is not None and pick.key in hot.tie_set:
+        parts.append(f"the heuristics' first pick {'wins' if pick.key == hot.winner else 'ties'}")
+    elif pick is not None and pick.key in hot.intervals:
+        us = hot.intervals[pick.key].median
+        meets = "takes" if hot.constraints.admit(pick) else "does not meet the constraints, and takes"
+        parts.append(f"the heuristics' first pick {meets} {fmt_ratio(us / best_us)} the time of {best} ({fmt_us(us)})")
     elif pick is not None:
         parts.append(f"the heuristics' first pick ended as {_status(pick)}")
-    name = run.baseline.name if run.baseline else "torch eager"
     if torch is not None:
-        compared.append(f"{_faster(torch / best_us)} {name} ({fmt_us(torch)}{_unlike(run, best)})")
-    if compared:
-        parts.append(" and ".join(compared))
-    figures = [Figure("Fastest plan", fmt_us(best_us), best.plan_name), *_versus(run, best, torch, name)]
-    return Headline("; ".join(parts) + ".", (*figures, *_share(run, best_us), *_multiplies(run, best)))
+        ratio = f"{fmt_ratio(torch / best_us)} the time of {best}"
+        takes = {"ties": f"is as fast as {best}", "wins": f"is faster: {ratio}"}.get(_stands(torch, best_us))
+        parts.append(f"{name} {takes or f'takes {ratio}'} ({fmt_us(torch)}{unlike})")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def headline_html(said: Headline, origin: Provenance) -> str:
@@ -91,26 +131,38 @@ def _inert(text: str) -> str:
     return escape(cleaned(" ".join(text.split())))
 
 
-def _versus(run: RunRecord, best: PlanRecord, torch: float | None, name: str) -> list[Figure]:
-    best_us, pick, pick_us = hot_us(best) or 0.0, run.first_pick, hot_us(run.first_pick)
-    figures = []
+def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str, unlike: str) -> list[Figure]:
+    pick, figures = run.first_pick, []
     if pick is not None:
-        figures.append(Figure("Heuristics' first pick", fmt_us(pick_us), _picks(run)))
+        us = hot_us(pick)
+        stands = "wins" if pick.key == hot.winner else "ties" if pick.key in hot.tie_set else _beside(us, best_us)
+        figures.append(Figure("Heuristics' first pick", fmt_us(us), f"{pick.plan_name}, {stands or _status(pick)}"))
     if torch is not None:
-        beside = f"{fmt_ratio(torch / best_us)} the time of the fastest"
-        wins = f": {name} wins" if "slower" in _faster(torch / best_us) else ""
-        figures.append(Figure(name, fmt_us(torch), beside + _unlike(run, best) + wins))
+        outcome = {"wins": f": {name} wins", "ties": ": no difference that matters"}
+        ending = outcome.get(_stands(torch, best_us), "")
+        figures.append(Figure(name, fmt_us(torch), _beside(torch, best_us) + unlike + ending))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
     return figures
 
 
+def _beside(us: float | None, best_us: float) -> str:
+    return "" if us is None else f"{fmt_ratio(us / best_us)} the time of the best"
+
+
+def _stands(us: float, best_us: float) -> str:
+    """How something that is no plan stands to the best one, by the measure that plans tie by."""
+    if abs(us - best_us) <= max(SAME_SHARE * best_us, SAME_US):
+        return "ties"
+    return "wins" if us < best_us else "loses"
+
+
 def _unlike(run: RunRecord, best: PlanRecord) -> str:
-    """What the baseline of an fp32 graph multiplies in, where the fastest plan does it in something else: no small part
-    of the difference in speed."""
-    mine = arithmetic(run.graph.io_dtype, best)
-    theirs = seen_arithmetic(run.graph.io_dtype, run.baseline.accuracy) if run.baseline else None
+    """What the baseline of an fp32 graph multiplies in, where the best plan does it in something else: no small part of
+    the difference in speed."""
+    mine = arithmetic(run.graph.io_dtype, best, run.options.data)
+    theirs = seen_arithmetic(run.graph.io_dtype, run.baseline.accuracy, run.options.data) if run.baseline else None
     if mine is None or theirs is None or _word(mine) == _word(theirs):
         return ""
     return f", in {_word(theirs)}"
@@ -120,27 +172,19 @@ def _word(found: Arithmetic) -> str:
     return found.value.split(",")[0]
 
 
-def _picks(run: RunRecord) -> str:
-    """What each heuristics mode's own first pick costs, in times of the fastest plan."""
-    regrets = {mode: (run.regret(pick), pick) for mode, pick in run.first_picks().items()}
-    costs = ", ".join(f"{mode} {fmt_ratio(regret)}" for mode, (regret, _) in regrets.items() if regret is not None)
-    ends = [f"{mode}: {_status(pick)}" for mode, (regret, pick) in regrets.items() if regret is None]
-    return ", ".join(([f"{costs} the time of the fastest"] if costs else []) + ends)
-
-
 def _share(run: RunRecord, best_us: float) -> list[Figure]:
-    """How far the fastest plan comes by the GPU's public specification."""
+    """How far the best plan comes by the GPU's public specification."""
     ceiling = roofline(run.graph, run.environment.gpu.name) if run.environment.gpu else None
     tflops = run.graph.flops() / best_us * 1e-6
     if ceiling is None:
-        return [Figure("Rate of the fastest", f"{tflops:,.0f} TFLOP/s", "this GPU's specification is not listed")]
+        return [Figure("Rate of the best", f"{tflops:,.0f} TFLOP/s", "this GPU's specification is not listed")]
     beside = f"{tflops:,.0f} TFLOP/s, {ceiling.bound} bound, by public specification"
     return [Figure("Share of the roofline", fmt_percent(ceiling.floor_us / best_us), beside)]
 
 
 def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
-    """What an fp32 graph's fastest plan multiplies in: the first thing to know of its error, and of its speed."""
-    found = arithmetic(run.graph.io_dtype, best)
+    """What an fp32 graph's winner multiplies in: the first thing to know of its error, and of its speed."""
+    found = arithmetic(run.graph.io_dtype, best, run.options.data)
     return [] if found is None else [Figure("fp32 is multiplied in", _word(found), _TF32)]
 
 
@@ -164,15 +208,6 @@ def _unmeasured(run: RunRecord) -> Headline:
     return Headline(
         f"{sentence}; planned, not measured." if run.kind is RunKind.PLAN else f"{sentence}.", tuple(figures)
     )
-
-
-def _faster(ratio: float) -> str:
-    """In words like "1.28x faster than": a loss is said as one, and half a percent is no difference."""
-    if abs(ratio - 1) < 0.005:
-        return "as fast as"
-    if ratio >= 1:
-        return f"{fmt_ratio(ratio)} faster than"
-    return f"{fmt_ratio(1 / ratio)} slower than"
 
 
 def _status(plan: PlanRecord) -> str:

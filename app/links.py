@@ -12,27 +12,22 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
 
+from app import demands
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE, pipeline
 from engine.graph.pipelines.base import Pipeline, text_of
+from engine.records.timings import Regime
 
 DEFAULT_PIPELINE = "conv_bias_relu"
 TEXT_LIMIT = 40
 """Longest parameter text that is kept: no number or choice needs more."""
 
 
-class Regime(StrEnum):
-    """Which of a plan's timings a chart shows; they are never mixed."""
-
-    HOT = "hot"
-    COLD = "cold"
-    HOST = "host"
-
-
 class View(StrEnum):
     """Which chart stands in front."""
 
     TIME = "time"
+    CLOSE = "close"
     ERROR = "error"
     BUILD = "build"
 
@@ -43,7 +38,8 @@ class ExploreState:
 
     ``given``: parameter letters whose texts differ from the pipeline's defaults, in the pipeline's order; they may be
     wrong (the form says so beside the field). ``target``: "" until chosen. ``run``: a run's or recording's id.
-    ``plan``: a plan's key within that run.
+    ``plan``: a plan's key within that run. ``demands``: what is demanded of a winner, as ``app.demands`` writes it, ""
+    for what was asked of the run.
     """
 
     pipeline: str = DEFAULT_PIPELINE
@@ -51,6 +47,7 @@ class ExploreState:
     target: str = ""
     run: str = ""
     plan: str = ""
+    demands: str = ""
     regime: Regime = Regime.HOT
     view: View = View.TIME
 
@@ -71,6 +68,11 @@ _SHAPES: dict[str, tuple[re.Pattern[str], str, str]] = {
         re.compile(r"\d{1,6}(;[A-Za-z0-9_]{1,60}=-?\d{1,12}){0,60}"),
         "a plan is an engine id and its knobs, such as 4;KERNEL_CFG=43.",
         "Choose a plan in the chart or the table.",
+    ),
+    "demands": (
+        demands.SHAPE,
+        "demands are none, or some of workspace:BYTES,deterministic,capturable.",
+        "Set them above the charts.",
     ),
 }
 _CHOICES: dict[str, type[StrEnum]] = {"regime": Regime, "view": View}

@@ -12,12 +12,18 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from engine.runs.store import StoreError  # noqa: E402 - not to be found before the line above
+from app.look import render_look  # noqa: E402 - not to be found before the line above
+from engine.runs.store import StoreError  # noqa: E402
 
 
 def pages() -> list[st.Page]:
     """Every page, in the order of the navigation."""
-    listed = [("explore", "Explore", ":material/schema:"), ("runs", "Runs", ":material/history:")]
+    listed = [
+        ("explore", "Explore", ":material/schema:"),
+        ("fusion", "Fusion", ":material/merge:"),
+        ("reuse", "Reuse", ":material/recycling:"),
+        ("runs", "Runs", ":material/history:"),
+    ]
     if (ROOT / "pages" / "system.py").exists():
         listed.append(("system", "System", ":material/memory:"))
     return [
@@ -27,7 +33,7 @@ def pages() -> list[st.Page]:
 
 
 st.set_page_config(page_title="Planscope", page_icon=str(ROOT / "app" / "icon.svg"), layout="wide")
-st.html(ROOT / "app" / "page.css")
+render_look()
 try:
     st.navigation(pages(), position="top").run()
 except StoreError as error:  # locked by another process, full, damaged: its message is for people

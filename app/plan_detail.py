@@ -10,52 +10,53 @@ import pandas as pd
 import streamlit as st
 
 from app.chart_view import prepared, render_chart
-from app.charts import samples_figure
-from app.frames import samples_frame
 from app.graph_view import facts_html
-from app.links import Regime
+from app.judged import Judged
+from app.passport import passport_html
 from app.plan_facts import plan_facts
+from app.sampled import REGIME_WORDS, samples_frame
+from app.samples_chart import samples_figure
 from app.theme import fmt_us
 from engine.bundles.export import bundle, default_plan, file_name
 from engine.graph.errors import InvalidInput
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord
+from engine.records.timings import Regime
 from engine.runs.store import StoreError
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A run as the page shows it. ``version`` changes when its content does; ``blob`` gives a serialized plan by its
-    SHA-256."""
+    """A run as the page shows it. ``version`` changes when its content does; ``judged``: who wins; ``blob`` gives a
+    serialized plan by its SHA-256."""
 
     run: RunRecord
     version: object
+    judged: Judged
     frame: pd.DataFrame
     blob: Callable[[str], bytes]
 
     @property
     def cache_key(self) -> tuple[str, str]:
         """What a figure made of it may be kept under."""
-        return self.run.id, repr(self.version)
+        return self.run.id, repr((self.version, self.judged.constraints))
 
 
-def default_key(run: RunRecord) -> str:
-    """The plan that is shown where nobody chose one: the one that would be handed over, else any."""
+def default_key(shown: Shown) -> str:
+    """The plan that is shown where nobody chose one: the winner; else the one that would be handed over, else any."""
+    if winner := shown.judged.winner:
+        return winner
     try:
-        return default_plan(run)[0].key
+        return default_plan(shown.run)[0].key
     except InvalidInput:  # none that could be handed over: look at a failure
-        return run.plans[0].key if run.plans else ""
-
-
-def find_plan(run: RunRecord, key: str) -> PlanRecord | None:
-    """The plan of this key in the run."""
-    return next((plan for plan in run.plans if plan.key == key), None)
+        return shown.run.plans[0].key if shown.run.plans else ""
 
 
 def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     """Draw the plan's details."""
-    st.html(facts_html(plan.plan_name, plan_facts(plan, shown.run.graph.io_dtype)))
     render_download(shown, plan)
+    facts = plan_facts(shown.run, plan, shown.judged)
+    st.html(facts_html(plan.plan_name, facts) + passport_html(shown.run, plan))
     if chart := _samples(*shown.cache_key, plan.key, regime, plan):
         render_chart(chart, key="samples")
 
@@ -63,10 +64,11 @@ def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
 @st.cache_resource(show_spinner=False, max_entries=512)
 def _samples(run_id: str, version: str, key: str, regime: Regime, _plan: PlanRecord) -> str | None:
     """The chart of a plan's raw samples, ready to send; None where there are none."""
-    if _plan.timings is None:
+    samples = _plan.timings.of(regime) if _plan.timings is not None else None
+    if _plan.timings is None or samples is None:
         return None
-    figure, samples = samples_figure(samples_frame(_plan.timings), regime), getattr(_plan.timings, regime)
-    said = f"{samples.count} raw samples, {regime}, each the mean of {samples.executions} executions"
+    figure = samples_figure(samples_frame(_plan.timings), regime)
+    said = f"{samples.count} raw samples, {REGIME_WORDS[regime]}, each the mean of {samples.executions} executions"
     return None if figure is None else prepared(figure, f"{said}; median {fmt_us(samples.median_us)}")
 
 
@@ -86,7 +88,8 @@ def render_download(shown: Shown, plan: PlanRecord) -> None:
             disabled=bool(reason),
             key="download-plan",
         )
-        st.html(escape(reason or f"loads in cuDNN {version} only"), width="content")
+        words = escape(reason or f"loads in cuDNN {version} only")
+        st.html(f'<span class="ps-faint">{words}</span>', width="content")
 
 
 def _no_download(plan: PlanRecord) -> str:

@@ -2,72 +2,109 @@
 
 from __future__ import annotations
 
-from app.frames import REGIMES, spread
+from collections import Counter
+from collections.abc import Sequence
+
+from app.judged import Judged
+from app.sampled import REGIME_WORDS, spread, state_words
 from app.theme import (
     NOTHING,
     STATUS_STYLES,
-    digits_for,
     fmt_bytes,
-    fmt_error,
     fmt_ms,
-    fmt_us,
 )
-from engine.graph.tensors import DataType
+from engine.plans.names import engine_label
 from engine.records.arithmetic import arithmetic
+from engine.records.circumstances import CALLED
 from engine.records.gpu_state import GpuState
-from engine.records.plan import OutputAccuracy, PlanRecord
-
-REGIME_WORDS = {"hot": "GPU, hot", "cold": "GPU, L2 flushed", "host": "host, per call"}
+from engine.records.plan import PlanRecord
+from engine.records.run import RunRecord
+from engine.records.wording import microseconds, several, span
 
 Fact = tuple[str, str]
 
 
-def plan_facts(plan: PlanRecord, io_dtype: DataType) -> list[Fact]:
-    """Outcome, identity, how it was offered, what it needs, what it was seen to do. ``io_dtype``: the graph's."""
+def plan_facts(run: RunRecord, plan: PlanRecord, judged: Judged) -> list[Fact]:
+    """Outcome, identity, how it was offered, what it needs, what it was seen to do. Accuracy is the
+    passport's."""
     facts = [("outcome", STATUS_STYLES[plan.status].text)]
     if plan.message:
         facts += [("at stage", str(plan.stage)), ("message", plan.message)]
-    facts += [("engine", str(plan.identity.engine_id))]
+    label = engine_label(plan)
+    facts += [("engine", f"{plan.identity.engine_id} ({label})" if label else str(plan.identity.engine_id))]
     facts += [("knobs", ", ".join(f"{k} = {v}" for k, v in sorted(plan.identity.knobs.items())) or "none")]
     facts += [("mode:rank", _ranks(plan))]
     facts += [("workspace", fmt_bytes(plan.workspace_bytes))]
     facts += [("behavior notes", _notes(plan.behavior_notes)), ("numerical notes", _notes(plan.numerical_notes))]
-    if multiplies := arithmetic(io_dtype, plan):
+    if multiplies := arithmetic(run.graph.io_dtype, plan, run.options.data):
         facts.append(("multiplies in", multiplies.value))
-    return [*facts, *_times(plan), *_sizes(plan), *(_error(output) for output in plan.accuracy)]
+    return [*facts, *_times(plan, judged), *_sampling(plan), *_sizes(plan)]
 
 
 def _ranks(plan: PlanRecord) -> str:
     """As the table, the CSV file and the command line have it: a mode's first pick is its rank 0."""
     ranks = ", ".join(f"{mode}:{rank}" for mode, rank in plan.modes.items())
-    return f"{ranks} (0 is first)" if ranks else NOTHING
+    return f"{ranks} (0 is first)" if ranks else f"no mode; {plan.origin}"
 
 
-def _times(plan: PlanRecord) -> list[Fact]:
+def _times(plan: PlanRecord, judged: Judged) -> list[Fact]:
     if plan.timings is None:
         return []
-    facts = []
-    for regime in REGIMES:
-        s = spread(getattr(plan.timings, regime))
-        digits = digits_for(s.median_us, s.p10_us, s.p90_us)
-        low, middle, high = (fmt_us(value, digits) for value in (s.p10_us, s.median_us, s.p90_us))
-        facts.append((REGIME_WORDS[regime], f"{middle} median, {low} to {high} (p10 to p90 of {s.samples})"))
-    waits = "the GPU is" if plan.timings.dominates == "gpu" else "the host is: a CUDA graph would hide it"
-    facts.append(("longer per call", waits))
-    if plan.timings.gpu is not None:
-        facts.append(("GPU meanwhile", _state(plan.timings.gpu)))
+    facts, absent = [], []
+    for regime, words in REGIME_WORDS.items():
+        samples = plan.timings.of(regime)
+        if samples is None:
+            absent.append(words)
+            continue
+        s, judgement = spread(samples), judged.verdicts.get(regime)
+        sure = judgement.intervals.get(plan.key) if judgement else None
+        text = f"{microseconds(s.median_us, (sure.high - sure.low) / 2 if sure else 0.0)} median"
+        if sure and sure.low < sure.high:
+            text += f", 95 % interval {span(sure.low, sure.high)}"
+        facts.append((words, f"{text}; p10 to p90 {span(s.p10_us, s.p90_us)} of {several(s.samples, 'sample')}"))
+    if absent:
+        facts.append(("not measured", ", ".join(absent)))
+    if plan.timings.dominates:
+        waits = "the GPU is" if plan.timings.dominates == "gpu" else "the host is: a CUDA graph would hide it"
+        facts.append(("longer per call", waits))
     return facts
 
 
-def _state(gpu: GpuState) -> str:
-    """Clock, heat, power and what held the clock down."""
-    parts = [
-        "" if gpu.sm_clock_mhz is None else f"{gpu.sm_clock_mhz} MHz",
-        "" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
-        "" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
-        f"held back by {', '.join(gpu.throttle_reasons)}" if gpu.throttle_reasons else "",
-    ]
-    return ", ".join(filter(None, parts)) or NOTHING
+_STOPPED = {
+    "precise": "until its standard error was small enough",
+    "budget": "until the budget of time and samples was used up",
+    "screened": "in screening only: beyond any doubt far from the best",
+}
+
+
+def _sampling(plan: PlanRecord) -> list[Fact]:
+    """How the hot samples came about, and the GPU meanwhile."""
+    timings = plan.timings
+    if timings is None:
+        return []
+    facts = [("sampled hot", _STOPPED[timings.stopped])] if timings.stopped else []
+    if timings.set_aside:
+        facts.append(("set aside", f"{several(timings.set_aside, 'sample')} below 75 % of the rated SM clock"))
+    if timings.states:
+        facts.append(("GPU meanwhile", _rounds(timings.states)))
+    elif timings.gpu is not None:
+        facts.append(("GPU meanwhile", state_words(timings.gpu) or NOTHING))
+    if plan.capturable is not None:
+        facts.append(("CUDA graph", "can be captured" if plan.capturable else "cannot be captured"))
+    return facts
+
+
+def _rounds(states: Sequence[GpuState]) -> str:
+    """Ranges over all rounds, and in how many of them something held the clock down."""
+    parts = []
+    for name, unit in (("sm_clock_mhz", "MHz"), ("temperature_c", "°C"), ("power_w", "W")):
+        values = [value for state in states if (value := getattr(state, name)) is not None]
+        if values:
+            low, high = f"{min(values):,.0f}", f"{max(values):,.0f}"
+            parts.append(f"{low} {unit}" if low == high else f"{low} to {high} {unit}")
+    held = Counter(CALLED.get(reason, reason) for state in states for reason in set(state.throttle_reasons))
+    parts += [f"{reason} in {count} of {several(len(states), 'round')}" for reason, count in held.items()]
+    return ", ".join(parts) or NOTHING
 
 
 def _sizes(plan: PlanRecord) -> list[Fact]:
@@ -80,14 +117,6 @@ def _sizes(plan: PlanRecord) -> list[Fact]:
     if plan.blob_bytes is not None:
         facts.append(("serialized", fmt_bytes(plan.blob_bytes)))
     return facts
-
-
-def _error(output: OutputAccuracy) -> Fact:
-    parts = [f"{fmt_error(output.max_rel)} relative (tolerance {fmt_error(output.tolerance)})"]
-    parts += [f"{fmt_error(output.max_abs)} absolute"]
-    parts += [f"{output.unwritten:,} never written"] if output.unwritten else []
-    parts += [f"{output.nonfinite:,} NaN or infinite"] if output.nonfinite else []
-    return f"error of {output.name}", ", ".join(parts)
 
 
 def _notes(notes: tuple[str, ...]) -> str:

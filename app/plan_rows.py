@@ -7,6 +7,7 @@ one by one does. No colour of text or background is set: Streamlit's theme bring
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -56,9 +57,17 @@ def engine_groups(rows: Sequence[Row], at: Iterable[int]) -> list[tuple[str, str
     named = []
     for number, members in sorted(groups.items()):
         inside = dict.fromkeys(rows[i]["engine"] for i in members)
-        name = f"engine {next(iter(inside))}" if len(inside) == 1 else f"{len(inside)} other engines"
+        name = _engine_words(rows, next(iter(inside))) if len(inside) == 1 else f"{len(inside)} other engines"
         named.append((name, (*ENGINE_COLOURS, OTHER_COLOUR)[number], members))
     return named
+
+
+def _engine_words(rows: Sequence[Row], engine: int) -> str:
+    """The engine's id, and what cuDNN calls it where that is one thing for all its plans (their tiles differ)."""
+    kinds = {row["engine_name"].partition(" ")[0] for row in rows if row["engine"] == engine} - {""}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    # A legend takes markup for what it is, and names come from run files: only a plain word is shown.
+    return f"engine {engine} ({kind})" if re.fullmatch(r"\w{1,40}", kind, re.ASCII) else f"engine {engine}"
 
 
 def shortened(text: str, length: int = LABEL_LENGTH) -> str:
@@ -165,6 +174,16 @@ def value_axis(title: str, low: float, high: float, *, log: bool, powers: bool =
         "tickmode": "array",
         "tickvals": values,
         "ticktext": [fmt_number(v, 1) if not powers and 1e-4 < v < 1e7 else _power(v) for v in values],
+    }
+
+
+def near_axis(title: str, low: float, high: float) -> dict[str, Any]:
+    """A linear x axis that does not begin at zero, and says so."""
+    room = max(high - low, low * 0.002) * 0.08
+    return {
+        "title": {"text": f"{title}; the axis does not begin at 0"},
+        "range": [low - room, high + room],
+        "nticks": 6,
     }
 
 

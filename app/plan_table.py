@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from app.frames import Standing
+from app.readings import SIGNS
 from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, STATUS_STYLES, fmt_bytes, fmt_error, fmt_number, fmt_percent, fmt_ratio
 from engine.records.plan import Status
@@ -30,17 +32,29 @@ def _digits(value: float) -> str:
     return fmt_number(value, 4)
 
 
+def _standing(value: str) -> str:
+    return f"{SIGNS[Standing(value)]} {value}" if value in SIGNS else value
+
+
 SHOWN: dict[str, _Shown] = {
     "plan_name": _Shown(Column("plan", "engine and knobs, by the numbers of cuDNN's backend"), str),
     "engine": _number("engine", "means nothing in another cuDNN version", lambda value: f"{value:.0f}"),
+    "engine_name": _Shown(Column("engine's name", "where cuDNN reveals it"), str),
     "status": _Shown(Column("outcome"), lambda value: STATUS_STYLES[Status(value)].text),
+    "hot_standing": _Shown(Column("hot", "how it stands by hot GPU time, under the constraints"), _standing),
     "hot_median_us": _number("hot (µs)", "median GPU time by CUDA-graph replay", _digits),
-    "cold_median_us": _number("cold (µs)", "median GPU time, L2 flushed before each execution", _digits),
-    "host_median_us": _number("host (µs)", "median time of the calling thread per call", _digits),
+    "hot_low_us": _number("from", "lower end of the hot median's 95 % interval, µs", _digits),
+    "hot_high_us": _number("to", "upper end of the hot median's 95 % interval, µs", _digits),
+    "hot_samples": _number("samples", "hot samples kept", lambda value: f"{value:.0f}"),
+    "cold_median_us": _number("cold (µs)", "median GPU time, nothing of its own in the L2 cache", _digits),
+    "host_median_us": _number("host (µs)", "median time of the calling thread per call, as called", _digits),
+    "host_ready_median_us": _number("host, ready (µs)", "the same with a variant pack made ready before", _digits),
+    "end_to_end_median_us": _number("end to end (µs)", "median wall-clock time of a call and waiting for it", _digits),
     "vs_fastest": _number("vs fastest", "hot median over the fastest plan's", fmt_ratio),
     "tflops": _number("TFLOP/s", "at the hot median", fmt_number),
     "roofline_share": _number("roofline", "share of the GPU's public specification", fmt_percent),
     "max_rel": _number("rel. error", "largest relative error against the reference", fmt_error),
+    "repeat_differing": _number("differing", "elements that differed over 10 runs on the same data", fmt_number),
     "build_ms": _number("build (ms)", "from engine and knobs, in a builder process", fmt_number),
     "deserialize_ms": _number("load (ms)", "from the serialized form", fmt_number),
     "workspace_bytes": _number("workspace", "", fmt_bytes),

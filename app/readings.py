@@ -10,26 +10,40 @@ from typing import Any
 import pandas as pd
 
 from app import theme
-from app.frames import BaselineTimes
+from app.frames import Standing
 from app.plan_rows import Row, rows_with, shortened
+from app.sampled import BaselineTimes
 from engine.records.plan import Status
+from engine.records.wording import microseconds, several, span
+
+SIGNS = {Standing.WINNER: "★", Standing.TIED: "=", Standing.EXCLUDED: "▵", Standing.SCREENED: "○"}
+_STANDS = {
+    Standing.WINNER: "★ the winner",
+    Standing.TIED: "= ties with the best",
+    Standing.EXCLUDED: "▵ does not meet the constraints",
+    Standing.SCREENED: "○ beyond any doubt far from the best: got no more samples than that took",
+}
 
 
 def time_text(row: Row, regime: str) -> str:
-    """The median, with as many digits as the spread supports."""
-    return theme.fmt_us(row[f"{regime}_median_us"], _digits(row, regime))
+    """How it stands, and the median with as many digits as its interval (else its spread) supports."""
+    sign = SIGNS.get(row[f"{regime}_standing"], "")
+    return f"{sign} {_time(row, regime)}".lstrip()
 
 
-def time_hover(row: Row, regime: str, fastest_us: float) -> str:
-    """Time, spread, distance from the fastest, TFLOP/s and share of the roofline (GPU time only), rank."""
-    median, digits = row[f"{regime}_median_us"], _digits(row, regime)
-    p10, p90 = (theme.fmt_us(row[f"{regime}_{name}_us"], digits) for name in ("p10", "p90"))
-    lines = [
-        _heading(row),
-        f"{theme.fmt_us(median, digits)} median of {row[f'{regime}_samples']} samples, p10 {p10}, p90 {p90}",
-        f"{theme.fmt_ratio(median / fastest_us)} the time of the fastest",
-    ]
-    if regime != "host" and _known(row["tflops"]):
+def time_hover(row: Row, regime: str, best_us: float) -> str:
+    """Standing, time, interval, spread, distance from the best, TFLOP/s and share of the roofline (GPU time only),
+    rank."""
+    median = row[f"{regime}_median_us"]
+    low, high, p10, p90 = (row[f"{regime}_{name}_us"] for name in ("low", "high", "p10", "p90"))
+    lines = [_heading(row)]
+    if stands := _STANDS.get(row[f"{regime}_standing"]):
+        lines.append(stands)
+    lines.append(f"{_time(row, regime)} median of {several(int(row[f'{regime}_samples']), 'sample')}")
+    if low < high:
+        lines.append(f"95 % interval of the median {span(low, high)}")
+    lines += [f"p10 to p90 {span(p10, p90)}", f"{theme.fmt_ratio(median / best_us)} the time of the best"]
+    if regime in ("hot", "cold") and _known(row["tflops"]):
         scale = row["hot_median_us"] / median
         lines.append(f"{theme.fmt_number(row['tflops'] * scale)} TFLOP/s")
         if _known(row["roofline_share"]):
@@ -37,7 +51,16 @@ def time_hover(row: Row, regime: str, fastest_us: float) -> str:
             lines.append(f"{share} of the roofline ({theme.PUBLIC_SPECIFICATION.label})")
     if row["modes"]:
         lines.append("rank by heuristics mode: " + escape(row["modes"], quote=False))
+    else:
+        lines.append(f"no heuristics mode lists it: {row['origin']}")
     return "<br>".join(lines)
+
+
+def _time(row: Row, regime: str) -> str:
+    median, low, high = (row[f"{regime}_{name}_us"] for name in ("median", "low", "high"))
+    if low < high:
+        return microseconds(median, (high - low) / 2)
+    return theme.fmt_us(median, _digits(row, regime))
 
 
 def error_text(row: Row) -> str:
@@ -83,15 +106,24 @@ def timings_summary(frame: pd.DataFrame, *, regime: str = "hot", baseline: Basel
     rows = rows_with(frame, regime, column)
     if not rows:
         return "No plan was timed."
-    best = rows[0][column]
-    parts = [f"{len(rows)} of {len(frame)} plans timed; fastest {rows[0]['plan_name']}, {time_text(rows[0], regime)}"]
+    tied = [row for row in rows if row[f"{regime}_standing"] in (Standing.WINNER, Standing.TIED)]
+    best_row = (tied or rows)[0]
+    best = best_row[column]
+    if len(tied) > 1:
+        winner = next(row for row in tied if row[f"{regime}_standing"] == Standing.WINNER)
+        leads = f"{len(tied)} tie at {span(best, tied[-1][column])}, {winner['plan_name']} is chosen among them"
+    else:
+        leads = f"fastest {best_row['plan_name']}, {_time(best_row, regime)}"
+    parts = [f"{len(rows)} of {len(frame)} plans timed; {leads}"]
     for row in rows:
         if row["is_first_pick"]:
             ratio = theme.fmt_ratio(row[column] / best)
-            parts.append(f"heuristics' first pick {time_text(row, regime)} ({ratio} the time of the fastest)")
-    if baseline is not None:
-        time = getattr(baseline, regime).median_us
-        parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)})")
+            parts.append(f"heuristics' first pick {_time(row, regime)} ({ratio} the time of the best)")
+    if baseline is not None and (times := baseline.regimes.get(regime)) is not None:
+        time = times.median_us
+        parts.append(f"{baseline.name} {theme.fmt_us(time)} ({theme.fmt_ratio(time / best)} the time of the best)")
+    if screened := sum(row[f"{regime}_standing"] == Standing.SCREENED for row in rows):
+        parts.append(f"{screened} far from the best, with a few samples only")
     return "; ".join(parts) + "."
 
 
@@ -131,4 +163,5 @@ def _digits(row: Mapping[str, Any], regime: str) -> int:
 
 
 def _heading(row: Row) -> str:
-    return f"<b>{shortened(row['plan_name'], 60)}</b> · engine {row['engine']}"
+    named = f" ({shortened(row['engine_name'])})" if row["engine_name"] else ""
+    return f"<b>{shortened(row['plan_name'], 60)}</b> · engine {row['engine']}{named}"

@@ -15,11 +15,14 @@ import pandas as pd
 import streamlit as st
 
 from app.frames import plans_frame
+from app.judged import Judged, judge
 from engine.graph.errors import InvalidInput, invalid
 from engine.jobs.manager import JobManager
 from engine.jobs.workshop import library_versions
 from engine.plans.targets import Target, local_targets, shipped_targets, target_from_file
+from engine.records.constraints import Constraints
 from engine.records.run import RunRecord
+from engine.runs.comparisons import Comparisons
 from engine.runs.home import data_home
 from engine.runs.library import Library
 from engine.runs.store import Store, StoreError
@@ -111,11 +114,24 @@ def upload_target(data: bytes) -> Target:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A run, its plans as a table, and what changes when the run does. Shared: not to be written to."""
+    """A run, and what changes when the run does. Shared: not to be written to."""
 
     run: RunRecord
-    frame: pd.DataFrame
     version: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class JudgedRun:
+    """Who wins, and the plans as a table that says so. Shared: not to be written to."""
+
+    judged: Judged
+    frame: pd.DataFrame
+
+
+def comparisons() -> Comparisons:
+    """Fused against unfused, as far as it was measured: shipped and kept here."""
+    store = resources().library.store
+    return Comparisons(data_home() if store is not None else None)
 
 
 def load_run(run_id: str) -> Loaded:
@@ -125,10 +141,20 @@ def load_run(run_id: str) -> Loaded:
 
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _loaded(run_id: str, version: tuple[int, int]) -> Loaded:
-    run = resources().library.get(run_id)
-    loaded = Loaded(run, plans_frame(run), version)
+    loaded = Loaded(resources().library.get(run_id), version)
     _keep_for_good()
     return loaded
+
+
+def load_judged(loaded: Loaded, constraints: Constraints) -> JudgedRun:
+    """Who wins under these constraints, judged once per change of the run."""
+    return _judged(loaded.run.id, loaded.version, constraints, loaded.run)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _judged(run_id: str, version: tuple[int, int], constraints: Constraints, _run: RunRecord) -> JudgedRun:
+    judged = judge(_run, constraints)
+    return JudgedRun(judged, plans_frame(_run, judged=judged.verdicts))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

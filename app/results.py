@@ -8,26 +8,32 @@ import streamlit as st
 from app import session
 from app.chart_view import prepared, render_chart
 from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
-from app.frames import baseline_times, frame_csv
-from app.headline import Headline, headline, headline_html
-from app.links import Regime, View
+from app.demanding import render_demands
+from app.findings import findings_html
+from app.frames import frame_csv
+from app.headline import headline, headline_html
+from app.judged import plan_of
+from app.links import View
 from app.notices import distinct, escaped, render_errors
-from app.plan_detail import Shown, default_key, find_plan, render_plan
+from app.plan_detail import Shown, default_key, render_plan
 from app.plan_table import plan_table
 from app.readings import accuracy_summary, build_summary, timings_summary
+from app.sampled import REGIME_WORDS, baseline_times
 from app.table_view import render_table
 from app.theme import CHART_CONFIG, STATUS_STYLES, Provenance, fmt_us
 from engine.graph.errors import FieldError
 from engine.records.run import RunKind, RunStatus
+from engine.records.timings import Regime
 
 _CUT_SHORT = {
     RunStatus.CANCELLED: "was cancelled",
     RunStatus.FAILED: "failed",
     RunStatus.INTERRUPTED: "was interrupted",
 }
-VIEW_WORDS = {View.TIME: "Time", View.ERROR: "Error", View.BUILD: "Build and load"}
+VIEW_WORDS = {View.TIME: "Time", View.CLOSE: "Near the best", View.ERROR: "Error", View.BUILD: "Build and load"}
 _NOTHING = {
     View.TIME: "planned, not measured: no plan of this list was timed.",
+    View.CLOSE: "planned, not measured: no plan of this list was timed.",
     View.ERROR: "planned, not measured: no plan of this list was run, so none was checked against the reference.",
     View.BUILD: "no plan of this list was built.",
 }
@@ -38,8 +44,10 @@ _NO_SUCH_PLAN = (
 
 
 def render_headline(shown: Shown, origin: Provenance) -> None:
-    """Where the numbers come from, a sentence, and the few numbers that matter."""
-    st.html(headline_html(_headline(*shown.cache_key, shown), origin))
+    """Where the numbers come from, a sentence, the few numbers that matter, and what is demanded of the winner."""
+    st.html(_headline(*shown.cache_key, shown, origin))
+    if shown.judged.verdicts:
+        render_demands(shown.judged.constraints)
     run = shown.run
     if run.kind is RunKind.SWEEP and run.status in _CUT_SHORT:
         reason = escaped(run.message or "no reason is known")
@@ -57,35 +65,38 @@ def render_results(shown: Shown) -> None:
     if not shown.run.plans:
         return
     state = session.state()
-    key = state.plan if find_plan(shown.run, state.plan) else default_key(shown.run)
+    key = state.plan if plan_of(shown.run, state.plan) else default_key(shown)
     if state.plan not in ("", key):
         render_errors([FieldError("plan", state.plan, *_NO_SUCH_PLAN)])
     measured = shown.run.kind is RunKind.SWEEP
     left, right = st.columns([0.64, 0.36], gap="medium")
     with left:
-        view, regime, zoomed = _controls(measured)
+        view, regime, zoomed = _controls(shown, measured)
         _chart(shown, view, regime, key)
         if zoomed:
             _zoom(shown, view, regime, key)
         _table(shown, key)
     with right:
         _plan_choice(shown, key)
-        if plan := find_plan(shown.run, key):
+        if plan := plan_of(shown.run, key):
             render_plan(shown, plan, regime)
     session.write()
 
 
-def _controls(measured: bool) -> tuple[View, Regime, bool]:
-    """Which chart, which of the timings, and whether to see it larger. Of plans that were only built there is one."""
-    state = session.state()
+def _controls(shown: Shown, measured: bool) -> tuple[View, Regime, bool]:
+    """Which chart, which of the timings that were taken, and whether to see it larger. Of plans that were only built
+    there is one."""
+    state, taken = session.state(), list(shown.judged.verdicts) or [Regime.HOT]
     view, regime = (state.view, state.regime) if measured else (View.BUILD, Regime.HOT)
+    regime = regime if regime in taken else Regime.HOT
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if measured:
             session.follow("view", view)
             session.follow("regime", regime)
             words = VIEW_WORDS.__getitem__
             st.segmented_control("Chart", list(View), format_func=words, key="view", required=True, on_change=_changed)
-            st.segmented_control("Timing", list(Regime), key="regime", required=True, on_change=_changed)
+            words = REGIME_WORDS.__getitem__
+            st.segmented_control("Timing", taken, format_func=words, key="regime", required=True, on_change=_changed)
         zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
     return view, regime, zoomed
 
@@ -113,14 +124,15 @@ def _prepared(run_id: str, version: str, view: View, regime: Regime, _shown: Sho
 
 
 def _figure(shown: Shown, view: View, regime: Regime, selected: str | None = None) -> go.Figure | None:
-    if view is View.TIME:
-        return timings_figure(shown.frame, regime=regime, baseline=baseline_times(shown.run), selected=selected)
+    if view in (View.TIME, View.CLOSE):
+        baseline, close = baseline_times(shown.run), view is View.CLOSE
+        return timings_figure(shown.frame, regime=regime, baseline=baseline, selected=selected, close=close)
     draw = accuracy_figure if view is View.ERROR else build_figure
     return draw(shown.frame, regime=regime, selected=selected)
 
 
 def _label(shown: Shown, view: View, regime: Regime) -> str:
-    if view is View.TIME:
+    if view in (View.TIME, View.CLOSE):
         return timings_summary(shown.frame, regime=regime, baseline=baseline_times(shown.run))
     return accuracy_summary(shown.frame) if view is View.ERROR else build_summary(shown.frame)
 
@@ -144,8 +156,9 @@ def _zoom(shown: Shown, view: View, regime: Regime, key: str) -> None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _headline(run_id: str, version: str, _shown: Shown) -> Headline:
-    return headline(_shown.run)
+def _headline(run_id: str, version: str, _shown: Shown, origin: Provenance) -> str:
+    said = headline_html(headline(_shown.run, _shown.judged), origin)
+    return said + findings_html(_shown.run, _shown.judged)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

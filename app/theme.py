@@ -21,6 +21,7 @@ FASTEST_COLOUR = "#15945f"
 FIRST_PICK_COLOUR = "#b87a06"
 TORCH_COLOUR = "#9a6dd7"
 WRONG_COLOUR = "#e03a2f"
+INTERVAL_COLOUR = "#6f7686"
 LINE_COLOUR = "rgba(133, 139, 153, 0.45)"
 SELECTED_FILL = "rgba(96, 136, 254, 0.20)"
 
@@ -139,7 +140,7 @@ STATUS_STYLES: dict[Status, StatusStyle] = {
     Status.BUILD_FAILED: StatusStyle("build failed", "✗", ":material/build:", "x-thin", WRONG_COLOUR),
     Status.EXEC_FAILED: StatusStyle("execution failed", "✗", ":material/error:", "x-thin", WRONG_COLOUR),
     Status.WRONG_RESULT: StatusStyle("wrong result", "≠", ":material/rule:", "x", WRONG_COLOUR),
-    Status.TIMEOUT: StatusStyle("timed out", "⧖", ":material/timer_off:", "hourglass-open", WRONG_COLOUR),
+    Status.TIMEOUT: StatusStyle("timed out", "◷", ":material/timer_off:", "hourglass-open", WRONG_COLOUR),
     Status.CRASHED: StatusStyle("crashed", "↯", ":material/bolt:", "asterisk", WRONG_COLOUR),
     Status.CANCELLED: StatusStyle("cancelled", "–", ":material/cancel:", "line-ew", OTHER_COLOUR),
 }
@@ -165,7 +166,8 @@ def provenance(run: RunRecord, *, recorded: bool, here: bool = True) -> Provenan
     ``recorded``: it ships with the project; ``here``: this machine measured it (False for an imported run). A recording
     is never called this machine's.
     """
-    if run.kind is RunKind.PLAN or run.environment.gpu is None:
+    studied = run.reuse is not None and run.reuse.on_gpu
+    if (run.kind is RunKind.PLAN and not studied) or run.environment.gpu is None:
         return PLANNED
     what = f"{run.environment.gpu.name}, cuDNN {run.environment.cudnn_backend}, {fmt_date(run.started_at)}"
     if recorded:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import evidence, form, job_view, resources, session, sweeping
+from app import demands, evidence, form, job_view, resources, session, sweeping
 from app.evidence import HERE, planned_run, settle_run
 from app.inputs import Asked
+from app.judged import judge
 from app.links import ExploreState, differing
 from app.notices import distinct, escaped, render_errors
 from app.plan_detail import Shown
@@ -16,6 +17,7 @@ from app.theme import PLANNED, Provenance, provenance
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.snapshots import JobState
+from engine.records.constraints import Constraints
 from engine.runs.store import StoreError
 from engine.runs.summary import Origin, RunSummary
 
@@ -55,6 +57,7 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
             width=560,
         )
         sweeping.render_controls(asked)
+    sweeping.render_options(asked)
     sweeping_now = sweeping.render_running(asked)
     if chosen == HERE:
         return (None, PLANNED) if sweeping_now else _here(asked)
@@ -73,13 +76,16 @@ def _open(summary: RunSummary, asked: Asked) -> tuple[Shown | None, Provenance]:
     except (InvalidInput, StoreError) as error:
         st.error(escaped(str(error)))
         return None, PLANNED
-    if other := evidence.other_scalars(asked.spec, loaded.run.graph):
+    run = loaded.run
+    if other := evidence.other_scalars(asked.spec, run.graph):
         st.caption(
             f"This run, and the file of a plan of it, pass {escaped(other)}: the plans are the same, and a loaded plan "
             "takes another value at each call."
         )
-    shown = Shown(loaded.run, loaded.version, loaded.frame, lambda sha256: library.blob(summary.id, sha256))
-    return shown, provenance(loaded.run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
+    constraints = demands.read(session.state().demands, Constraints.of(run.options))
+    judged = resources.load_judged(loaded, constraints)
+    shown = Shown(run, loaded.version, judged.judged, judged.frame, lambda sha256: library.blob(summary.id, sha256))
+    return shown, provenance(run, recorded=summary.recorded, here=summary.origin is Origin.OWN)
 
 
 # -- Planning here
@@ -119,7 +125,8 @@ def _planned(asked: Asked) -> Shown | None:
     store = found.library.store
     if run is None or store is None:
         return None
-    return Shown(run, job.version, resources.planned_frame(job.id, job.version, run), store.get_blob)
+    frame = resources.planned_frame(job.id, job.version, run)
+    return Shown(run, job.version, judge(run, Constraints()), frame, store.get_blob)
 
 
 def _offer_nearest(asked: Asked) -> None:

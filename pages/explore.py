@@ -20,11 +20,11 @@ with drawing:
     node = render_graph(asked.spec)
 with details:
     render_node_details(asked.spec, node)
-render_graph_table(asked.spec)
 
 shown, origin = work.render_source(asked)
 if shown is not None:
     render_headline(shown, origin)
     render_results(shown)
+render_graph_table(asked.spec)
 work.render_here(asked, shown)
 session.write()

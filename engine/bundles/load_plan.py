@@ -5,6 +5,9 @@
     outputs = plan(A=a, B=b)                # torch, where it is imported, makes the outputs and the workspace
     plan({1: a, 2: b, 3: c}, workspace=w)   # by uid, everything given: torch tensors, anything with data_ptr() or
                                             # __cuda_array_interface__, or device addresses as integers
+    print(plan.way, plan.why)               # "serialized"; "recipe" or "heuristics" where cuDNN did not load that, and
+                                            # why. load_plan(fallback=False) takes the serialized plan or none.
+    load_plan(dims={"A": (8, 256, 512)})    # of several shapes, one; without dims, each call picks by its tensors
     python load_plan.py [BUNDLE.zip]        # checks the bundle, loads the plan and, where a GPU and torch are, times it
 
 A plan holds code for the GPU. The checksums tell damage, not malice: load only what comes from people you trust.
@@ -16,56 +19,135 @@ import argparse
 import contextlib
 import ctypes
 import hashlib
+import io
 import json
+import re
+import stat
 import struct
 import sys
 import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-FORMAT, VERSION = "planscope-bundle", 1
-SUMS = "SHA256SUMS"
-SIZE_LIMIT = 1 << 30  # bytes of a whole bundle, unpacked
+FORMAT, VERSION = "planscope-bundle", 2
+SUMS, MANIFEST = "SHA256SUMS", "manifest.json"
+FILE_LIMIT = 64 << 20  # bytes of a zip
+SIZE_LIMIT = 256 << 20  # bytes of a whole bundle, unpacked
+MEMBER_LIMIT = 4096
+RATIO_LIMIT = 200  # deflate reaches 1032; kernels and records stay below 30
 ALIGNMENT = 16  # bytes: what cuDNN assumes of every device address
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # no folders, so that no name leads out of one
+MODES = ("A", "B", "FALLBACK")
+BACKEND_ENGINES = range(10_000)  # the others are the frontend's own kernels, written in Python
+_BROKEN_ZIP = (OSError, EOFError, RuntimeError, ValueError, NotImplementedError, OverflowError, struct.error,
+               zipfile.BadZipFile, zlib.error)  # fmt: skip
+_DESCRIPTORS: tuple[int, ...] = (12, 16, 20, 24)  # what may follow a member that was written without seeking
+_REFUSALS = (RuntimeError, ValueError, LookupError, TypeError)  # what the cudnn module raises
+
+
+_WAYS = {
+    "serialized": "The serialized plan does not load",
+    "recipe": "Its recipe does not build",
+    "heuristics": "Nor do the heuristics give a plan",
+}
+_NOUNS = {"serialized": "its serialized form", "recipe": "its recipe", "heuristics": "the heuristics' choice"}
 
 
 class BundleError(Exception):
     """The bundle, the machine or the tensors do not fit; the message says what to change."""
 
 
-def load_plan(where: str | Path | None = None, *, handle: Any = None, properties: str | None = None) -> Plan:
+def load_plan(
+    where: str | Path | None = None,
+    *,
+    dims: Mapping[str, Any] | None = None,
+    plan: str | None = None,
+    handle: Any = None,
+    properties: str | None = None,
+    fallback: bool = True,
+) -> Plan | Plans:
     """Load the plan of a bundle, a folder (this file's own by default) or a zip, onto the current GPU.
 
-    ``handle``: a cudnn.Handle that several plans share; by default each has its own. ``properties``: device
-    properties, as JSON, of the GPU the plan is for: with them the plan loads on a machine without any GPU, to be
-    checked, not run. Raises BundleError.
+    ``dims``: which of several graphs, by the dims of some or all tensors by name; without it a bundle of several gives
+    Plans, which pick anew at every call. ``plan``: which of a graph's plans, by key or name; the first by default.
+    ``fallback``: where cuDNN does not load the serialized plan (another version, another GPU), build it anew from its
+    recipe, and where that fails, take the heuristics' choice; each is said in a warning. ``handle``: a cudnn.Handle
+    that several plans share; by default each has its own. ``properties``: device properties, as JSON, of the GPU the
+    plan is for: with them the plan loads on a machine without any GPU, to be checked, not run. Raises BundleError.
     """
-    return Plan(read_members(Path(__file__).parent if where is None else where), handle, properties)
+    members = read_members(Path(__file__).parent if where is None else where)
+    plans = Plans(members, plan=plan, handle=handle, properties=properties, fallback=fallback)
+    if dims is not None:
+        return plans.pick(dims)
+    return plans if len(plans.graphs) > 1 else plans.load(plans.graphs[0])
 
 
 def read_members(where: str | Path) -> dict[str, bytes]:
     """Every file of a bundle, a folder or a zip, by name, checked against SHA256SUMS."""
     path = Path(where)
     try:
-        if path.is_dir():
-            files = [file for file in path.iterdir() if file.name != "__pycache__"]
-            members = {file.name: file.read_bytes() if file.is_file() else b"" for file in files}
-        else:
-            with zipfile.ZipFile(path) as archive:
-                entries = archive.infolist()
-                if sum(entry.file_size for entry in entries) > SIZE_LIMIT:
-                    raise BundleError(f"{path}: it unpacks to more than {SIZE_LIMIT:,} bytes.")
-                members = {entry.filename: archive.read(entry) for entry in entries}
-                if len(members) != len(entries):
-                    raise BundleError(f"{path}: two of its members have one name.")
-    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        if not path.is_dir():
+            with path.open("rb") as file:
+                return unpack(file.read(FILE_LIMIT + 1))
+        files = [file for file in path.iterdir() if file.name != "__pycache__"]
+        if sum(file.stat().st_size for file in files) > SIZE_LIMIT:
+            raise BundleError(f"{path}: it holds more than {SIZE_LIMIT:,} bytes.")
+        members = {file.name: file.read_bytes() if file.is_file() else b"" for file in files}
+    except OSError as error:
         raise BundleError(f"{path} cannot be read as a bundle: {error}") from None
     verify(members)
     return members
+
+
+def unpack(data: bytes) -> dict[str, bytes]:
+    """Every member of a zip by name, checked against SHA256SUMS; nothing of it is written anywhere."""
+    if len(data) > FILE_LIMIT:
+        raise BundleError(f"the file is larger than {FILE_LIMIT:,} bytes, which no bundle is.")
+    members = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check_directory(archive, data)
+            for entry in archive.infolist():
+                with archive.open(entry) as member:
+                    members[entry.filename] = member.read(entry.file_size + 1)
+                if len(members[entry.filename]) != entry.file_size:
+                    raise BundleError(f"{entry.filename} is not as long as the zip says.")
+    except _BROKEN_ZIP as error:
+        raise BundleError(f"it cannot be read as a bundle: {error}") from None
+    verify(members)
+    return members
+
+
+def _check_directory(archive: zipfile.ZipFile, data: bytes) -> None:
+    """Judge a zip by what it says of itself, before anything is unpacked."""
+    entries = archive.infolist()
+    if len(entries) > MEMBER_LIMIT or sum(entry.file_size for entry in entries) > SIZE_LIMIT:
+        raise BundleError(f"it unpacks to more than {SIZE_LIMIT:,} bytes, or than {MEMBER_LIMIT:,} files.")
+    if MANIFEST not in {entry.filename for entry in entries}:
+        raise BundleError(f"this is no bundle of a plan, or not the whole of one: {MANIFEST} is missing.")
+    for entry in entries:
+        name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
+        if not NAME.fullmatch(name) or kind not in (0, stat.S_IFREG):
+            raise BundleError(f"{name[:100]!r} is a folder, a link or a path: a bundle holds plain files alone.")
+        if entry.flag_bits & 0x1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise BundleError(f"{name} is encrypted, or packed in a way that bundles are not.")
+        if entry.file_size > RATIO_LIMIT * max(entry.compress_size, 1024):
+            raise BundleError(f"{name} unpacks to {entry.file_size:,} bytes from {entry.compress_size:,}: a zip bomb.")
+    if len({entry.filename for entry in entries}) != len(entries):
+        raise BundleError("two of its members have one name.")
+    at: int = 0
+    slack: tuple[int, ...] = (0,)
+    for entry in sorted(entries, key=lambda entry: entry.header_offset):
+        if entry.header_offset - at not in slack:
+            raise BundleError(f"there are bytes before {entry.filename} that belong to no member.")
+        at = entry.header_offset + 30 + sum(struct.unpack_from("<HH", data, entry.header_offset + 26))
+        at, slack = at + entry.compress_size, _DESCRIPTORS if entry.flag_bits & 0x8 else (0,)
+    if archive.comment or archive.start_dir - at not in slack or data[-22:-18] != b"PK\x05\x06":
+        raise BundleError("the zip has bytes or a comment that belong to no member.")
 
 
 def verify(members: Mapping[str, bytes]) -> None:
@@ -86,27 +168,28 @@ def verify(members: Mapping[str, bytes]) -> None:
     raise BundleError(f"{SUMS} is not in its canonical form, one sorted line for each member: get the bundle anew.")
 
 
-def read_declarations(members: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The manifest, and the tensors by name; BundleError where this is another kind of file, or of another version."""
+def read_manifest(members: Mapping[str, bytes]) -> dict[str, Any]:
+    """The index of a bundle; BundleError where this is another kind of file, or of another version."""
     try:
-        manifest, tensors = json.loads(members["manifest.json"]), json.loads(members["tensors.json"])
+        manifest: dict[str, Any] = json.loads(members[MANIFEST])
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
             raise BundleError(f"this loader reads {FORMAT} version {VERSION}, not version {manifest['version']}.")
-        _ = [manifest[key] for key in ("plan_name", "pipeline", "cudnn_backend")], manifest["target"]["gpu_name"]
-        return manifest, {tensor["name"]: tensor for tensor in tensors}
+        _ = [manifest[key] for key in ("cudnn_backend", "label")], manifest["target"]["gpu_name"]
+        numbers = [graph["number"] for graph in manifest["graphs"]]
+        if not numbers or {plan["graph"] for plan in manifest["plans"]} != set(numbers):
+            raise BundleError("the manifest's graphs and plans do not fit together.")
+        return manifest
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise BundleError(f"this is no bundle of a plan: {type(error).__name__} {error} in its manifest.") from None
 
 
 def import_cudnn(version: str) -> Any:
-    """The cudnn module, if its cuDNN is this very version: a plan loads in the one that built it and in no other."""
+    """The cudnn module. ``version``: of the cuDNN that would load the serialized plan, for the remedy."""
     remedy = f'pip install "nvidia-cudnn-frontend>=1.32,<2" "nvidia-cudnn-cu13=={version}.*"  (-cu12 for CUDA 12)'
     try:
         import cudnn
     except ImportError as error:
         raise BundleError(f"the cudnn Python package cannot be imported ({error}). Install it: {remedy}") from None
-    if (here := cudnn.backend_version_string()) != version:
-        raise BundleError(f"this plan loads in cuDNN {version} alone, and here is cuDNN {here}. Install it: {remedy}")
     return cudnn
 
 
@@ -116,40 +199,215 @@ def imported_torch() -> Any:
     return torch if torch is not None and torch.cuda.is_available() else None
 
 
-class Plan:
-    """A loaded plan. ``tensors``: what a call takes, by name; ``manifest``: where the plan comes from."""
+class Plans:
+    """The plans of a bundle, one for each of its ``graphs``, loaded when first used. Called like a Plan, it takes the
+    one whose tensors have the dims of those given."""
 
-    def __init__(self, members: Mapping[str, bytes], handle: Any = None, properties: str | None = None) -> None:
-        self.manifest, self.tensors = read_declarations(members)
-        self._cudnn, self._torch = import_cudnn(self.manifest["cudnn_backend"]), imported_torch()
+    def __init__(
+        self,
+        members: Mapping[str, bytes],
+        plan: str | None = None,
+        handle: Any = None,
+        properties: str | None = None,
+        fallback: bool = True,
+    ) -> None:
+        self.manifest = read_manifest(members)
+        self.graphs: list[dict[str, Any]] = self.manifest["graphs"]
+        self._members, self._plan, self._options = members, plan, (handle, properties, fallback)
+        self._loaded: dict[int, Plan] = {}
+
+    def pick(self, dims: Mapping[str, Any]) -> Plan:
+        """The plan of the graph whose tensors have these dims; some of them are enough where they tell it."""
+        wanted = {name: list(sizes) for name, sizes in dims.items()}
+        found = [graph for graph in self.graphs if wanted == {name: graph["dims"].get(name) for name in wanted}]
+        if len(found) != 1:
+            has = "; ".join(f"{graph['number']}: {graph['dims']}" for graph in self.graphs)
+            raise BundleError(f"{len(found)} graphs of this bundle have tensors of dims {wanted}. It holds {has}.")
+        return self.load(found[0])
+
+    def load(self, graph: Mapping[str, Any]) -> Plan:
+        """The plan of one of ``graphs``."""
+        number = graph["number"]
+        if number not in self._loaded:
+            own = [plan for plan in self.manifest["plans"] if plan["graph"] == number]
+            if self._plan is not None:
+                own = [plan for plan in own if self._plan in (plan["plan_key"], plan["plan_name"])]
+            if not own:
+                raise BundleError(f"graph {number} has no plan {self._plan!r}: manifest.json lists what there is.")
+            self._loaded[number] = Plan(self._members, self.manifest, graph, own[0], *self._options)
+        return self._loaded[number]
+
+    def __call__(self, given: Mapping[Any, Any] | None = None, **named: Any) -> dict[str, Any]:
+        """Run the plan that the tensors' dims pick. They go by name, or by uid as in the first graph."""
+        names = {uid: name for name, uid in self.graphs[0]["uids"].items()}
+        tensors = {names.get(key, key): tensor for key, tensor in (given or {}).items()}
+        told = {name: _describe(tensor, str(name))[1].get("dims") for name, tensor in {**tensors, **named}.items()
+                if name in self.graphs[0]["dims"] and not isinstance(tensor, float)}  # fmt: skip
+        return self.pick({name: dims for name, dims in told.items() if dims is not None})(tensors, **named)
+
+
+class Plan:
+    """A loaded plan. ``tensors``: what a call takes, by name; ``manifest``: where the plan comes from; ``way``: how it
+    was loaded ("serialized", "recipe" or "heuristics") and ``why`` not in a way before that; ``plan_name``: which plan
+    it is, by the names of the cuDNN at hand."""
+
+    def __init__(
+        self,
+        members: Mapping[str, bytes],
+        manifest: dict[str, Any],
+        graph: Mapping[str, Any],
+        entry: Mapping[str, Any],
+        handle: Any = None,
+        properties: str | None = None,
+        fallback: bool = True,
+    ) -> None:
+        self.manifest, self._handle = manifest, handle
+        try:
+            self._graph_file = json.loads(members[f"graph-{graph['number']}.json"])
+            self.file: dict[str, Any] = json.loads(members[f"plan-{entry['number']}.json"])
+            blob, self._recipe = members[f"plan-{entry['number']}.bin"], self.file["recipe"]
+            self.tensors = {tensor["name"]: tensor for tensor in self._graph_file["tensors"]}
+            self.plan_name: str = self._recipe["plan_name"]
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            raise BundleError(f"this is no bundle of a plan: {type(error).__name__} {error}.") from None
+        self._cudnn, self._torch = import_cudnn(manifest["cudnn_backend"]), imported_torch()
         self.device = self._torch.cuda.current_device() if self._torch else None
-        self._handle = handle
         began = time.perf_counter()
-        self._load(members["plan.bin"], properties)
+        self._open(properties)
+        self.way, self.why, self._graph = self._obtain(blob, fallback)
         self.load_ms = (time.perf_counter() - began) * 1e3
         self.workspace_bytes = int(self._graph.get_workspace_size())
         self._check_declarations()
 
-    def _load(self, blob: bytes, properties: str | None) -> None:
-        cudnn, made_for = self._cudnn, self.manifest["target"]["gpu_name"]
-        if properties is not None and not _has_driver_library():
-            raise BundleError("loading a plan without a GPU takes the driver's library, libcuda.so.1, all the same.")
+    def _open(self, properties: str | None) -> None:
+        """What new graphs are made with: a handle, or the properties of a GPU that is elsewhere."""
+        self._made_with: dict[str, Any] = {}
         try:
             if properties is None:
-                self._handle = self._handle or cudnn.create_handle()
-                self._graph = cudnn.pygraph(handle=self._handle)
-                self._graph.deserialize(self._handle, blob)
+                self._handle = self._handle or self._cudnn.create_handle()
+                self._made_with["handle"] = self._handle
+            elif not _has_driver_library():
+                raise BundleError("loading a plan without a GPU takes the driver's library, libcuda.so.1, too.")
             else:
-                described, sm = cudnn.create_device_properties(properties), json.loads(properties)["deviceVer"] // 10
-                self._graph = cudnn.pygraph(device_property=described, sm_version=sm)
-                self._graph.deserialize(blob)
-        except (RuntimeError, ValueError, LookupError, TypeError, cudnn.cudnnGraphNotSupportedError) as error:
-            raise BundleError(f"cuDNN does not load this plan, made for {made_for}, here: {error}") from None
-        if self._handle is not None and self._torch and (here := self._torch.cuda.get_device_name()) != made_for:
-            warnings.warn(f"this plan was made for {made_for}; on {here} another may be faster.", stacklevel=4)
+                self._made_with["device_property"] = self._cudnn.create_device_properties(properties)
+                self._made_with["sm_version"] = json.loads(properties)["deviceVer"] // 10
+        except _REFUSALS as error:
+            raise BundleError(f"cuDNN cannot be used here: {_line(error)}") from None
+        made_for = self.manifest["target"]["gpu_name"]
+        if properties is None and self._torch and (here := self._torch.cuda.get_device_name()) != made_for:
+            warnings.warn(f"this plan was made for {made_for}; on {here} another may be faster.", stacklevel=5)
+
+    def _obtain(self, blob: bytes, fallback: bool) -> tuple[str, str, Any]:
+        """The first way that works, why not one before it, and the graph that holds the plan."""
+        ways: list[tuple[str, Callable[[], Any]]] = [("serialized", lambda: self._deserialized(blob))]
+        if fallback:
+            ways += [("recipe", self._rebuilt), ("heuristics", self._chosen)]
+        reasons, wanted = [], self.plan_name
+        for way, act in ways:
+            try:
+                graph = act()
+            except (*_REFUSALS, self._cudnn.cudnnGraphNotSupportedError) as error:
+                reasons.append(f"{_WAYS[way]}: {_line(error)}")
+                continue
+            if reasons:
+                warnings.warn(f"{wanted} is taken from {_NOUNS[way]}. {' '.join(reasons)}", stacklevel=5)
+            return way, " ".join(reasons), graph
+        made_for = f"made for {self.manifest['target']['gpu_name']}"
+        raise BundleError(f"cuDNN does not load this plan, {made_for}, here. {' '.join(reasons)}")
+
+    def _deserialized(self, blob: bytes) -> Any:
+        made_by, here = self.manifest["cudnn_backend"], self._cudnn.backend_version_string()
+        if made_by != here:
+            raise ValueError(f"cuDNN {made_by} serialized it, and cuDNN {here} loads what it serialized itself alone")
+        return self._load(blob)
+
+    def _load(self, blob: bytes) -> Any:
+        graph = self._cudnn.pygraph(**self._made_with)
+        graph.deserialize(*(() if self._handle is None else (self._handle,)), blob)
+        return graph
+
+    def _rebuilt(self) -> Any:
+        """Built anew from engine id and knobs; or, where these cannot be set, found by its name in what the heuristics
+        list."""
+        names = self._cudnn.knob_type.__members__
+        unknown = [name for name in self._recipe["knobs"] if name not in names]
+        made = "its knobs cannot be set"
+        if not unknown:
+            graph = self._lowered()
+            knobs = {names[name]: value for name, value in self._recipe["knobs"].items()}
+            graph.create_execution_plan(self._recipe["engine_id"], knobs)
+            made = graph.get_plan_name_at_index(0)
+            if made == self.plan_name:
+                return self._built(graph, 0)
+        for mode in MODES:
+            for graph, index in self._listed(mode):
+                if graph.get_plan_name_at_index(index) == self.plan_name:
+                    return self._built(graph, index)
+        raise ValueError(f"engine {self._recipe['engine_id']} gives {made}, and no heuristics mode lists the plan")
+
+    def _chosen(self) -> Any:
+        """The first plan of the heuristics that can be built."""
+        last: Exception = ValueError("the heuristics list no plan")
+        for mode in MODES:
+            for graph, index in self._listed(mode):
+                name = graph.get_plan_name_at_index(index)
+                try:
+                    loaded = self._built(graph, index)
+                except (*_REFUSALS, self._cudnn.cudnnGraphNotSupportedError) as error:
+                    last = error
+                    continue
+                self.plan_name = name
+                return loaded
+        raise last
+
+    def _listed(self, mode: str) -> Iterator[tuple[Any, int]]:
+        graph = self._lowered()
+        try:
+            graph.create_execution_plans([getattr(self._cudnn.heur_mode, mode)])
+        except (*_REFUSALS, self._cudnn.cudnnGraphNotSupportedError):
+            return  # this mode has nothing for such a graph
+        for index in range(graph.get_execution_plan_count()):
+            if graph.get_engine_and_knobs_at_index(index)[0] in BACKEND_ENGINES:
+                yield graph, index
+
+    def _built(self, graph: Any, index: int) -> Any:
+        """Built, and loaded from its serialized form like any other, so that every plan is run in one way."""
+        graph.build_plan_at_index(index)
+        self.serialized = bytes(graph.serialize(as_bytes=True))
+        return self._load(self.serialized)
+
+    def _lowered(self) -> Any:
+        """The graph itself, made by the calls that the bundle lists."""
+        graph = self._cudnn.pygraph(**self._made_with, **self._values(self._graph_file["types"], []))
+        made: list[Any] = []
+        for call in self._graph_file["calls"]:
+            if not NAME.fullmatch(call["method"]):
+                raise ValueError(f"{call['method']!r} is no operation")
+            given = getattr(graph, call["method"])(**self._values(call["arguments"], made))
+            results = given if isinstance(given, list | tuple) else [given]
+            for tensor, settings in zip(results, call["results"], strict=True):
+                made.append(tensor)
+                for setting, value in self._values(settings, made).items():
+                    getattr(tensor, f"set_{setting}")(value)
+        graph.validate()
+        graph.build_operation_graph()
+        return graph
+
+    def _values(self, written: Any, made: list[Any]) -> Any:
+        """Values as the bundle writes them: enums and tensors by name and number, all else as it is."""
+        if isinstance(written, list):
+            return [self._values(one, made) for one in written]
+        if not isinstance(written, dict):
+            return written
+        if set(written) == {"tensor"}:
+            return made[written["tensor"]]
+        if set(written) == {"enum"}:
+            enum, _, member = written["enum"].partition(".")
+            return getattr(self._cudnn, enum).__members__[member]
+        return {name: self._values(value, made) for name, value in written.items()}
 
     def _check_declarations(self) -> None:
-        """The plan itself knows its tensors: they must be the memory that tensors.json declares. Axes may come in
+        """The plan itself knows its tensors: they must be the memory that the bundle declares. Axes may come in
         another order: cuDNN up to 9.20 keeps an attention's K as its transpose."""
         for name, tensor in self.tensors.items():
             try:
@@ -160,7 +418,7 @@ class Plan:
             facts = (axes, held.get_data_type().name, held.get_is_pass_by_value())
             declared = sorted(zip(tensor["dims"], tensor["strides"], strict=True))
             if facts != (declared, tensor["cudnn_dtype"], tensor["role"] == "scalar"):
-                raise BundleError(f"the plan's tensor {name} is {facts}: tensors.json declares another one.")
+                raise BundleError(f"the plan's tensor {name} is {facts}: the bundle declares another one.")
 
     def __call__(
         self, given: Mapping[Any, Any] | None = None, *, workspace: Any = None, stream: Any = None, **named: Any
@@ -290,14 +548,20 @@ def _workspace_address(workspace: Any, needed: int) -> int:
     return address
 
 
+def _line(error: BaseException) -> str:
+    """An error on one line; cuDNN's go on for pages."""
+    return " ".join(str(error).split())[:300].rstrip(". ") + "."
+
+
 def self_test(where: Path, properties: str | None) -> None:
     """Check, load and, where a GPU and torch are, run on random data; prints what was found. Raises BundleError."""
     members = read_members(where)
-    manifest, _ = read_declarations(members)
-    print(f"plan       {manifest['plan_name']} of {manifest['pipeline']}, made for {manifest['target']['gpu_name']}")
+    manifest = read_manifest(members)
     print(f"checksums  {len(members) - 1} files, all as {SUMS} says")
+    print(f"bundle     {manifest['label']}")
     cudnn = import_cudnn(manifest["cudnn_backend"])
-    print(f"cuDNN      {manifest['cudnn_backend']}, the one the plan loads in")
+    here = cudnn.backend_version_string()
+    print(f"cuDNN      {here}" + ("" if here == manifest["cudnn_backend"] else f", not {manifest['cudnn_backend']}"))
     if properties is None and (problem := _no_gpu(cudnn)):
         print(f"GPU        none ({problem})")
         if "device_properties.json" not in members or not _has_driver_library():
@@ -307,9 +571,20 @@ def self_test(where: Path, properties: str | None) -> None:
     if properties is None:
         with contextlib.suppress(ImportError):
             import torch  # noqa: F401 - for the plan to find
-    plan = Plan(members, properties=properties)
+    plans = Plans(members, properties=properties)
+    for graph in plans.graphs:
+        with warnings.catch_warnings(action="ignore"):  # what they say is printed
+            plan = plans.load(graph)
+        _test_one(plan, graph, properties)
+
+
+def _test_one(plan: Plan, graph: Mapping[str, Any], properties: str | None) -> None:
+    print(f"plan       {plan.plan_name} of {graph['pipeline']}, graph {graph['number']}")
     onto = f"device properties of {json.loads(properties)['deviceName']}" if properties else "the current GPU"
-    print(f"loaded     in {plan.load_ms:.1f} ms, onto {onto}; workspace {plan.workspace_bytes:,} bytes")
+    print(f"loaded     from {_NOUNS[plan.way]} in {plan.load_ms:.1f} ms, onto {onto}; "
+          f"workspace {plan.workspace_bytes:,} bytes")  # fmt: skip
+    if plan.why:
+        print(f"because    {plan.why}")
     for name, tensor in plan.tensors.items():
         value = f", {tensor['value']}" if tensor["role"] == "scalar" else ""
         dims, strides = "x".join(map(str, tensor["dims"])), ",".join(map(str, tensor["strides"]))
@@ -356,8 +631,8 @@ def _run(torch: Any, plan: Plan, executions: int = 20, samples: int = 20) -> Non
             stop.record()
             stop.synchronize()
             times.append(start.elapsed_time(stop) * 1e3 / executions)
-    measured = plan.manifest["measured"]
-    then = measured if isinstance(measured, str) else f"{measured['hot_us']['median']} us on {measured['gpu']}"
+    measured = plan.file["measured"]
+    then = "not measured" if measured is None else f"{measured['hot_us']['median']} us on {measured['gpu']}"
     print(f"time       {sorted(times)[samples // 2]:.2f} us on the GPU (when it was chosen: {then})")
 
 

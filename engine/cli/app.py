@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from engine.cli import bundles, machine, planning, runs, sweeping
+from engine.cli import bench, bundles, fusion, machine, planning, reusing, runs, sweeping
 from engine.cli.output import Failed, emit_json, open_streams, say
 from engine.graph.errors import FieldError, InvalidInput
 
@@ -140,5 +140,8 @@ app.command("env")(machine.env)
 app.command("pipelines")(machine.pipelines)
 app.command("plan")(planning.plan)
 app.command("sweep")(sweeping.sweep)
+app.command("fusion")(fusion.fusion)
+app.command("reuse")(reusing.reuse)
 app.add_typer(runs.commands, name="runs")
 app.add_typer(bundles.commands, name="bundle")
+app.add_typer(bench.commands, name="bench")

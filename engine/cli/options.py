@@ -30,14 +30,39 @@ Dtype = Annotated[
 LayoutOption = Annotated[str | None, typer.Option("--layout", metavar="LAYOUT", help="nhwc or nchw.")]
 Modes = Annotated[str, typer.Option("--modes", metavar="A,B,FALLBACK", help="Heuristics modes to ask, in order.")]
 Builders = Annotated[
-    int | None, typer.Option("--builders", metavar="N", help="Builder processes; by default one per core, at most 8.")
+    int | None, typer.Option("--builders", metavar="N", help="Builder processes; by default one per core, at most 16.")
 ]
 ComputeCache = Annotated[
     bool,
     typer.Option("--compute-cache", help="Leave the driver's cache of compiled kernels on: builds then look cheap."),
 ]
+Explicit = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--explicit",
+        metavar="PLAN",
+        help="A plan to try besides the listed ones, as engine id and knobs: '49;SPLIT_K_SLC=15;KERNEL_CFG=30' (in "
+        "quotes, for the semicolons). May be repeated. One that hangs or crashes costs only itself.",
+    ),
+]
+EveryEngine = Annotated[
+    bool,
+    typer.Option(
+        "--every-engine",
+        help="Ask every engine of cuDNN by its id, not only those that the heuristics list, each with default knobs.",
+    ),
+]
+KnobBudget = Annotated[
+    int,
+    typer.Option(
+        "--knob-budget",
+        metavar="N",
+        help="Search the knobs of the engines near the best: N further choices that cuDNN takes are built. 0 is off.",
+    ),
+]
 ALL_MODES = "A,B,FALLBACK"
 MOST_BUILDERS = 64
+MOST_CHOICES = 100_000
 
 
 def parse_parameters(
@@ -85,6 +110,16 @@ def parse_seed(seed: int) -> int:
     if not 0 <= seed < 2**63:
         raise invalid("seed", seed, "must be a whole number from 0 to 2^63 - 1.", "The default is 0.")
     return seed
+
+
+def parse_beyond(explicit: list[str] | None, every_engine: bool, knob_budget: int) -> dict[str, Any]:
+    """What is asked for beyond the heuristics, as fields of SweepOptions."""
+    from engine.plans.explicit import parse_plans
+
+    if not 0 <= knob_budget <= MOST_CHOICES:
+        rule = f"must be a whole number from 0 to {MOST_CHOICES:,}."
+        raise invalid("knob-budget", knob_budget, rule, "0 searches no knobs.")
+    return {"explicit": parse_plans(explicit or ()), "every_engine": every_engine, "knob_budget": knob_budget}
 
 
 def find_target(text: str | None, otherwise: str = "h200") -> Target:

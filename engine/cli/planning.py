@@ -17,12 +17,16 @@ from engine.cli.options import (
     Builders,
     ComputeCache,
     Dtype,
+    EveryEngine,
+    Explicit,
     Json,
+    KnobBudget,
     LayoutOption,
     Modes,
     Parameter,
     PipelineName,
     find_target,
+    parse_beyond,
     parse_builders,
     parse_modes,
     parse_parameters,
@@ -36,8 +40,9 @@ if TYPE_CHECKING:
     from engine.plans.targets import Target
     from engine.plans.variants import Variant
     from engine.records.environment import Environment
+    from engine.records.options import SweepOptions
     from engine.records.plan import PlanRecord
-    from engine.records.run import Refusal, RunRecord, SweepOptions
+    from engine.records.run import Refusal, RunRecord
 
 TargetName = Annotated[
     str | None,
@@ -59,6 +64,9 @@ def plan(
     no_build: Annotated[bool, typer.Option("--no-build", help="List the plans only.")] = False,
     builders: Builders = None,
     compute_cache: ComputeCache = False,
+    explicit: Explicit = None,
+    every_engine: EveryEngine = False,
+    knob_budget: KnobBudget = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="RUN.zip", help="Keep the outcome, built plans included, as a run file."),
@@ -69,7 +77,7 @@ def plan(
     from engine.graph.pipelines import pipeline as find_pipeline
     from engine.plans.limits import check_memory
     from engine.plans.variants import nearby
-    from engine.records.run import SweepOptions
+    from engine.records.options import SweepOptions
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
@@ -79,19 +87,20 @@ def plan(
     if out is not None:
         check_writable(out)
         import engine.runs.archive  # noqa: F401 - now: after a Ctrl-C there should be nothing slow left to do
-    options = SweepOptions(modes=wanted, compute_cache=compute_cache)
+    asked = parse_beyond(explicit, every_engine, knob_budget)
+    options = SweepOptions(modes=wanted, compute_cache=compute_cache, **asked)
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         started = datetime.now(UTC)
         variants = nearby(found, texts)
-        outcome = _work(spec, variants, at, options, size, Path(folder), not no_build, cancel)
+        outcome = plan_all(spec, variants, at, options, size, Path(folder), not no_build, cancel)
         if out is not None and outcome.environment is not None:  # else it was cancelled before anything was known
-            run = _record(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
+            run = as_run(pipeline, texts, spec, at, options, started, outcome, outcome.environment)
             _keep(run, Path(folder), out)
         _report(pipeline, texts, spec, at, outcome, as_json)
     return _status(outcome, built=not no_build)
 
 
-def _work(
+def plan_all(
     spec: GraphSpec,
     variants: tuple[Variant, ...],
     target: Target,
@@ -101,8 +110,10 @@ def _work(
     build: bool,
     cancel: threading.Event,
 ) -> PlanOutcome:
+    """Plans of one graph, with a line of progress; raises Failed where this machine cannot plan."""
     from engine.jobs.planning import CannotPlan, plan_graph
     from engine.jobs.pool import BuilderPool
+    from engine.jobs.unlisted import Beyond
 
     progress = Progress()
     progress.update("asking cuDNN for plans", 0, 0)
@@ -122,6 +133,7 @@ def _work(
                 variants=variants,
                 sink=follow if build else None,
                 cancel=cancel,
+                beyond=Beyond.of(options),
             )
     except CannotPlan as error:
         raise Failed(error.message, error.remedy) from None
@@ -129,7 +141,7 @@ def _work(
         progress.close()
 
 
-def _record(
+def as_run(
     pipeline: str,
     texts: dict[str, str],
     spec: GraphSpec,
@@ -139,6 +151,7 @@ def _record(
     outcome: PlanOutcome,
     environment: Environment,
 ) -> RunRecord:
+    """What planning gave, as a run."""
     from engine.records.run import RunKind, RunRecord, RunStatus
 
     return RunRecord(

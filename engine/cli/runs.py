@@ -132,7 +132,7 @@ def print_run(run: RunRecord, origin: Origin | None = None) -> None:
     timed = run.timed()
     if timed:
         print_timed(run, timed)
-        print_findings(run, timed[0])
+        print_findings(run)
     if others := tuple(plan for plan in run.plans if plan not in timed):
         print_plans(others, run.graph)
     if run.refusal:

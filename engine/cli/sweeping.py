@@ -9,17 +9,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.cancelling import CANCELLED, cancelling
+from engine.cli.measuring import (
+    Capturable,
+    DataName,
+    Deterministic,
+    PresetName,
+    ScoreShift,
+    WorkspaceLimit,
+    parse_measuring,
+)
 from engine.cli.options import (
     ALL_MODES,
     Builders,
     ComputeCache,
     Dtype,
+    EveryEngine,
+    Explicit,
     Json,
+    KnobBudget,
     LayoutOption,
     Modes,
     Parameter,
     PipelineName,
     find_target,
+    parse_beyond,
     parse_builders,
     parse_modes,
     parse_parameters,
@@ -48,6 +61,15 @@ def sweep(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
     builders: Builders = None,
     compute_cache: ComputeCache = False,
+    explicit: Explicit = None,
+    every_engine: EveryEngine = False,
+    knob_budget: KnobBudget = 0,
+    preset: PresetName = "standard",
+    data: DataName = "normal",
+    score_shift: ScoreShift = 0.0,
+    workspace_limit: WorkspaceLimit = None,
+    deterministic: Deterministic = False,
+    capturable: Capturable = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN.zip", help="Write the run to a run file as well.")
     ] = None,
@@ -59,11 +81,19 @@ def sweep(
     from engine.jobs.request import Request, pick_gpu
     from engine.machine.gpus import list_gpus
     from engine.plans.limits import check_memory
-    from engine.records.run import RunKind, SweepOptions
+    from engine.records.options import SweepOptions, check_options
+    from engine.records.run import RunKind
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
-    options = SweepOptions(modes=parse_modes(modes), seed=parse_seed(seed), compute_cache=compute_cache)
+    options = SweepOptions(
+        modes=parse_modes(modes),
+        seed=parse_seed(seed),
+        compute_cache=compute_cache,
+        **parse_beyond(explicit, every_engine, knob_budget),
+        **parse_measuring(preset, data, score_shift, workspace_limit, deterministic, capturable),
+    )
+    check_options(options, spec)
     size, gpus = parse_builders(builders), list_gpus()
     if out is not None:
         check_writable(out)
@@ -102,6 +132,7 @@ def _work(request: Request, store: Store, builders: int | None, cancel: threadin
     compute_cache = request.options.compute_cache
     try:
         with BuilderPool.for_target(request.target, builders, compute_cache=compute_cache) as pool:
+            say(_expectation(request, pool.size))
             return run_sweep(request, store=store, pool=pool, cancel=cancel, report=follow)
     except JobCancelled:
         raise KeyboardInterrupt from None  # before there was anything to keep
@@ -109,6 +140,17 @@ def _work(request: Request, store: Store, builders: int | None, cancel: threadin
         raise Failed(str(error)) from None
     finally:
         line.close()
+
+
+def _expectation(request: Request, builders: int) -> str:
+    from engine.cli.progress import format_seconds
+    from engine.jobs.estimate import USUAL_PLANS, expected_s
+    from engine.measure.screening import RULES
+
+    options = request.options
+    plans = USUAL_PLANS + len(options.explicit) + options.knob_budget
+    seconds = format_seconds(expected_s(builders, RULES[options.preset], plans))
+    return f"expect about {seconds} for some {plans} plans, preset {options.preset}"
 
 
 def _export(store: Store, run: RunRecord, out: Path) -> None:

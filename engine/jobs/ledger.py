@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -12,13 +13,16 @@ from typing import Protocol
 from engine.jobs.estimate import Estimate
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.request import Progress, Request
+from engine.measure.screening import RULES
 from engine.records.environment import Environment
 from engine.records.plan import PlanRecord, Stage, Status
-from engine.records.run import Baseline, Refusal, RunKind, RunRecord, RunStatus
+from engine.records.run import Baseline, Confirmation, Phases, Refusal, RunKind, RunRecord, RunStatus
 from engine.runs.store import StoreError
 
 logger = logging.getLogger(__name__)
 
+FLUSH_S = 0.25
+"""Outcomes that come faster than this go into the store together: writing must not hold up measuring."""
 Report = Callable[[Progress], None]
 
 
@@ -38,10 +42,16 @@ class RunSink(Protocol):
     def set_baseline(self, run_id: str, baseline: Baseline) -> None:
         """Keep what torch took."""
 
+    def set_aftermath(self, run_id: str, confirmation: Confirmation | None, phases: Phases | None) -> None:
+        """Keep the confirmation of the winner, and what the phases took."""
+
     def finish(
         self, run_id: str, status: RunStatus, message: str | None = None, refusal: Refusal | None = None
     ) -> None:
         """The run has ended."""
+
+    def abandon(self, run_id: str) -> None:
+        """The run has ended, and that cannot be stored. Never raises."""
 
 
 class Ledger:
@@ -49,11 +59,15 @@ class Ledger:
 
     def __init__(self, request: Request, store: RunSink, builders: int, report: Report) -> None:
         self._request, self._store, self._report = request, store, report
-        self.estimate = Estimate(builders, measures=True)
+        self.estimate = Estimate(builders, RULES[request.options.preset])
         self.refusal: Refusal | None = None
         self.remarks: tuple[str, ...] = ()
         self.environment: Environment | None = None
         self._plans: dict[str, PlanRecord] = {}
+        self._unwritten: dict[str, PlanRecord] = {}
+        self._written_at = time.monotonic()
+        self.confirmation: Confirmation | None = None
+        self.phases: Phases | None = None
         self._baseline: Baseline | None = None
         self._run: RunRecord | None = None
         self._started_at = datetime.now(UTC)
@@ -67,19 +81,32 @@ class Ledger:
         """The waiting is over."""
         self._started_at = datetime.now(UTC)
 
-    def built(self) -> list[PlanRecord]:
-        """What can be measured, in the order cuDNN listed it."""
-        return [plan for plan in self._plans.values() if plan.status is Status.OK and plan.blob_sha256 is not None]
+    @property
+    def plans(self) -> dict[str, PlanRecord]:
+        """All plans as they stand, by key, in the order cuDNN listed them."""
+        return dict(self._plans)
 
     def note(self, plans: Sequence[PlanRecord]) -> None:
         """Take in plans without storing them."""
         self._plans.update({plan.key: plan for plan in plans})
 
     def enter(self, plan: PlanRecord) -> None:
-        """Take in a plan's outcome, and store it if the run is there."""
+        """Take in a plan's outcome; it is in the store soon, once the run is."""
         self.note([plan])
-        if self._run is not None:
-            self._store.add_plans(self._run.id, [plan])
+        self._unwritten[plan.key] = plan
+        self.tick()
+
+    def tick(self) -> None:
+        """Time goes by: store what has been waiting for FLUSH_S."""
+        if time.monotonic() - self._written_at > FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store what has come in."""
+        if self._run is not None and self._unwritten:
+            self._store.add_plans(self._run.id, list(self._unwritten.values()))
+            self._unwritten.clear()
+            self._written_at = time.monotonic()
 
     def enter_baseline(self, baseline: Baseline) -> None:
         """Take in and store what torch took."""
@@ -106,6 +133,7 @@ class Ledger:
             plans=tuple(self._plans.values()),
         )
         self._store.create_run(run)
+        self._unwritten.clear()
         self._run, self.environment = run, environment
 
     def tell(self, message: str, ended: RunStatus | None = None) -> None:
@@ -141,10 +169,19 @@ class Ledger:
             logger.error("the end of a %s could not be stored: %s", self._request, error)
             if status is RunStatus.DONE:
                 status = RunStatus.FAILED
+            if self._run is not None:
+                self._store.abandon(self._run.id)
             message = str(error) if message in (None, str(error)) else f"{message}; {error}"
         if self._run is None:
             raise JobCancelled if status is RunStatus.CANCELLED else JobError(message or "nothing could be recorded")
-        ending = {"status": status, "message": message, "refusal": self.refusal, "baseline": self._baseline}
+        ending = {
+            "status": status,
+            "message": message,
+            "refusal": self.refusal,
+            "baseline": self._baseline,
+            "confirmation": self.confirmation,
+            "phases": self.phases,
+        }
         plans = tuple(self._plans.values())
         self._run = self._run.model_copy(update={**ending, "plans": plans, "finished_at": datetime.now(UTC)})
         self.tell(self._verdict(message), ended=status)
@@ -155,7 +192,10 @@ class Ledger:
             self.open(self.environment)
         if self._run is not None:
             if status is not RunStatus.DONE:
-                self._store.add_plans(self._run.id, list(self._plans.values()))
+                self._unwritten = dict(self._plans)
+            self.flush()
+            if self.confirmation is not None or self.phases is not None:
+                self._store.set_aftermath(self._run.id, self.confirmation, self.phases)
             self._store.finish(self._run.id, status, message, self.refusal)
 
     def _forgo(self, why: str) -> None:

@@ -21,7 +21,8 @@ from engine.jobs.workshop import Workshop, WorkshopSettings, library_versions
 from engine.machine.gpus import list_gpus
 from engine.plans.targets import Target
 from engine.records.environment import GpuInfo
-from engine.records.run import RunKind, SweepOptions
+from engine.records.options import SweepOptions
+from engine.records.run import RunKind
 from engine.runs.store import Store
 
 logger = logging.getLogger(__name__)

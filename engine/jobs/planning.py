@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.graph.spec import GraphSpec
-from engine.jobs.builder import UNUSABLE
+from engine.jobs.endings import built, failure
 from engine.jobs.inspection import inspect_machine
-from engine.jobs.pool import BuilderPool, End, Reply
+from engine.jobs.pool import BuilderPool
+from engine.jobs.replies import End, Reply
+from engine.jobs.unlisted import Beyond, Unlisted
 from engine.machine.gpus import list_gpus
 from engine.plans.candidates import MODES, ModeListing, merge_listings
 from engine.plans.targets import Target
@@ -66,25 +68,39 @@ def plan_graph(
     variants: Sequence[Variant] = (),
     sink: Sink | None = None,
     cancel: threading.Event | None = None,
+    environment: Environment | None = None,
+    beyond: Beyond | None = None,
 ) -> PlanOutcome:
     """List the candidates of ``modes`` and, with ``build``, build them all into ``blob_dir`` (files named by their
     SHA-256).
 
     Where the graph is refused, ``variants`` of it are tried, and the refusal says which of them cuDNN takes. With
     ``reload`` each is then loaded in another process than the one that built it. Every candidate ends in a record,
-    whatever happens to its builder; after ``cancel`` those not ended are CANCELLED. Raises CannotPlan.
+    whatever happens to its builder; after ``cancel`` those not ended are CANCELLED. ``environment``: the builders',
+    where it was asked for before. ``beyond``: what to ask for besides what the modes list; a plan found so makes up for
+    a refusal. Raises CannotPlan.
     """
     stop = cancel or threading.Event()
-    environment = builder_environment(pool, target, stop)
+    environment = environment or builder_environment(pool, target, stop)
     if environment is None:
         return PlanOutcome(None, (), None, True, ())
     planning = _Planning(spec, target, pool, sink or _ignore, stop)
+    unlisted = Unlisted(beyond or Beyond(), pool, planning.common, target.is_local, stop)
     refusal = planning.list_candidates(modes)
+    planning.add(unlisted.asked_for(planning.by_key))
+    if refusal is not None and any(plan.status is Status.LISTED for plan in planning.records):
+        planning.remarks.append(f"No heuristics mode lists a plan: {refusal.message}")
+        refusal = None
     if refusal is not None:
         refusal = with_remedies(refusal, planning.accepted(variants, modes))
-    if build:
-        planning.build(str(blob_dir.resolve()), reload)
-    return PlanOutcome(environment, planning.records, refusal, stop.is_set(), tuple(planning.remarks))
+    while True:
+        if build:
+            planning.build(str(blob_dir.resolve()), reload)
+        if refusal is not None or not (further := unlisted.next_choices(planning.by_key)):
+            break
+        planning.add(further)
+    remarks = (*planning.remarks, *unlisted.remarks)
+    return PlanOutcome(environment, planning.records, refusal, stop.is_set(), remarks)
 
 
 def builder_environment(pool: BuilderPool, target: Target, cancel: threading.Event | None = None) -> Environment | None:
@@ -108,12 +124,17 @@ class _Planning:
     """One call of ``plan_graph``."""
 
     def __init__(self, spec: GraphSpec, target: Target, pool: BuilderPool, sink: Sink, cancel: threading.Event) -> None:
-        self._common = {"spec": spec.model_dump_json(), "target": target.model_dump_json()}
+        self.common = {"spec": spec.model_dump_json(), "target": target.model_dump_json()}
         self._pool, self._sink, self._cancel = pool, sink, cancel
         self._records: dict[str, PlanRecord] = {}
         self._done = 0
         self._replies: queue.Queue[tuple[str, Stage, Reply]] = queue.Queue()
         self.remarks: list[str] = []
+
+    @property
+    def by_key(self) -> Mapping[str, PlanRecord]:
+        """All candidates as they stand."""
+        return self._records
 
     @property
     def records(self) -> tuple[PlanRecord, ...]:
@@ -122,7 +143,7 @@ class _Planning:
 
     def list_candidates(self, modes: Sequence[str]) -> Refusal | None:
         """Ask every mode, each in a task of its own: a crash over one mode costs that one."""
-        tasks = {mode: self._pool.submit("list", {**self._common, "mode": mode}, cancel=self._cancel) for mode in modes}
+        tasks = {mode: self._pool.submit("list", {**self.common, "mode": mode}, cancel=self._cancel) for mode in modes}
         listings: list[ModeListing] = []
         lost: list[Reply] = []
         for mode, task in tasks.items():
@@ -139,10 +160,15 @@ class _Planning:
         merged, refusal = merge_listings(listings)
         if lost and not merged:
             return self._blame(lost, refusal if listings else None)
-        self._records = {record.key: record for record in merged}
-        for record in merged:
-            self._sink(record, 0, len(merged))
+        self.add(merged)
         return refusal
+
+    def add(self, records: Sequence[PlanRecord]) -> None:
+        """More candidates; those that have come to an end with being asked for count as done."""
+        self._records.update({record.key: record for record in records})
+        for record in records:
+            self._done += record.status is not Status.LISTED
+            self._sink(record, self._done, len(self._records))
 
     def _blame(self, lost: list[Reply], refused: Refusal | None) -> Refusal:
         """No plan, and modes that gave no answer: the machine's fault (raises CannotPlan), or, where its libraries are
@@ -159,7 +185,7 @@ class _Planning:
         for mode in dict.fromkeys((modes[0], modes[-1])):
             tasks = [
                 self._pool.submit(
-                    "list", {**self._common, "spec": variant.spec.model_dump_json(), "mode": mode}, cancel=self._cancel
+                    "list", {**self.common, "spec": variant.spec.model_dump_json(), "mode": mode}, cancel=self._cancel
                 )
                 for variant in variants
             ]
@@ -170,8 +196,10 @@ class _Planning:
         return []
 
     def build(self, blob_dir: str, reload: bool) -> None:
-        """Build everything listed; a plan that is built is loaded while others still build."""
-        for key, record in self._records.items():
+        """Build all that is only listed yet, what is compiled first: the slowest should not be the last to begin. A
+        plan that is built is loaded while others still build."""
+        waiting = [item for item in self._records.items() if item[1].status is Status.LISTED]
+        for key, record in sorted(waiting, key=lambda item: not item[1].is_compiled):
             content = {
                 "identity": record.identity.model_dump_json(),
                 "plan_name": record.plan_name,
@@ -182,20 +210,20 @@ class _Planning:
         while self._done < len(self._records):
             key, stage, reply = self._replies.get()
             if reply.end is not End.DONE:
-                self._end(key, _failure(reply, stage))
+                self._end(key, failure(reply, stage))
             elif stage is Stage.LOAD:
                 self._end(key, {"status": Status.OK, "stage": stage, "deserialize_ms": reply.content["deserialize_ms"]})
             else:
-                built = _built(reply)
-                self._records[key] = _changed(self._records[key], built)
+                told = built(reply)
+                self._records[key] = _changed(self._records[key], told)
                 if reload:
-                    content = {"blob_dir": blob_dir, "sha256": built["blob_sha256"]}
+                    content = {"blob_dir": blob_dir, "sha256": told["blob_sha256"]}
                     self._submit(key, Stage.LOAD, "load", content)
                 else:
                     self._end(key, {"status": Status.OK, "stage": stage})
 
     def _submit(self, key: str, stage: Stage, op: str, content: dict[str, Any]) -> None:
-        task = self._pool.submit(op, {**self._common, **content}, cancel=self._cancel)
+        task = self._pool.submit(op, {**self.common, **content}, cancel=self._cancel)
         task.add_done_callback(lambda future: self._replies.put((key, stage, future.result())))
 
     def _end(self, key: str, changes: dict[str, Any]) -> None:
@@ -207,31 +235,6 @@ class _Planning:
 def _changed(record: PlanRecord, changes: dict[str, Any]) -> PlanRecord:
     """A validated copy."""
     return PlanRecord(**{**dict(record), **changes})
-
-
-def _built(reply: Reply) -> dict[str, Any]:
-    content = reply.content
-    return {
-        "stage": Stage.BUILD,
-        "message": content.get("remark"),
-        "workspace_bytes": content["workspace_bytes"],
-        "behavior_notes": tuple(content["behavior_notes"]),
-        "numerical_notes": tuple(content["numerical_notes"]),
-        "build_ms": content["build_ms"],
-        "build_contended": reply.contended,
-        "blob_sha256": content["blob_sha256"],
-        "blob_bytes": content["blob_bytes"],
-    }
-
-
-def _failure(reply: Reply, stage: Stage) -> dict[str, Any]:
-    """How a record ends whose task was not done."""
-    if reply.end is End.FAILED:
-        told = reply.content["status"]
-        status = Status.BUILD_FAILED if told == UNUSABLE else Status(told)
-    else:
-        status = {End.CRASHED: Status.CRASHED, End.TIMEOUT: Status.TIMEOUT, End.CANCELLED: Status.CANCELLED}[reply.end]
-    return {"status": status, "stage": stage, "message": reply.message}
 
 
 def _cannot_plan(reply: Reply) -> CannotPlan:

@@ -13,45 +13,19 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.jobs.activity import activity
 from engine.jobs.capacity import default_size
 from engine.jobs.protocol import Child, ProtocolError
+from engine.jobs.replies import End, Reply
 from engine.plans.targets import Target
 
 DEADLINE_S = 180.0
 _POLL_S = 0.1
 _IDLE_S = 120.0
 _log = logging.getLogger(__name__)
-
-
-class End(StrEnum):
-    """How a task ended."""
-
-    DONE = "done"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A task's end: the last event's content, the events before it, and a message where it is not DONE.
-
-    ``contended``: whether another builder of this process was listing or building at any time meanwhile. Loads, a
-    millisecond each, are not counted.
-    """
-
-    end: End
-    content: Mapping[str, Any] = field(default_factory=dict)
-    events: tuple[Mapping[str, Any], ...] = ()
-    message: str = ""
-    contended: bool = False
-    pid: int | None = None
 
 
 @dataclass
@@ -67,6 +41,9 @@ class BuilderPool:
     """``size`` builders and a loader. ``compute_cache``: leave the driver's cache of compiled kernels on (build times
     are then not those of a first build). ``gpu_uuid``: the one GPU the processes see. Use as a context manager, or
     ``close`` it.
+
+    ``ready_for``: builders get ready for this target as they start, so that what a process does once is done before
+    anybody waits for it (see ``wait_until_ready``).
     """
 
     def __init__(
@@ -78,8 +55,9 @@ class BuilderPool:
         deadline_s: float = DEADLINE_S,
         module: str = "engine.jobs.builder",
         environment: Mapping[str, str] | None = None,
+        ready_for: Target | None = None,
     ) -> None:
-        self.size = size or default_size()
+        self.size = size or default_size(ready_for if gpu_uuid else None)
         self.compute_cache = compute_cache
         self.gpu_uuid = gpu_uuid
         self._deadline_s = deadline_s
@@ -87,6 +65,8 @@ class BuilderPool:
         self._environment = {"CUDA_CACHE_DISABLE": "0" if compute_cache else "1", **(environment or {})}
         if gpu_uuid is not None:
             self._environment["CUDA_VISIBLE_DEVICES"] = gpu_uuid
+        self._ready_for = ready_for
+        self._ready = 0
         self._changed = threading.Condition()
         self._waiting: dict[bool, deque[_Task]] = {False: deque(), True: deque()}
         self._closing = False
@@ -94,7 +74,9 @@ class BuilderPool:
 
     @classmethod
     def for_target(cls, target: Target, size: int | None = None, *, compute_cache: bool = False) -> BuilderPool:
-        """A pool whose processes see the target's GPU, where it is one of this machine."""
+        """A pool whose processes see the target's GPU, where it is one of this machine. They get ready with the first
+        request."""
+        size = size or default_size(target if target.is_local else None)
         return cls(size, compute_cache=compute_cache, gpu_uuid=target.gpu_uuid)
 
     def start(self) -> BuilderPool:
@@ -107,6 +89,12 @@ class BuilderPool:
                     self._threads.append(thread)
                     thread.start()
         return self
+
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Whether every builder is ready in time; where ``ready_for`` is not set, whether each has been started."""
+        self.start()
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ready >= self.size or self._closing, timeout_s)
 
     def submit(
         self,
@@ -151,6 +139,8 @@ class BuilderPool:
         """A thread's life: its process is started at once (the loader's with the first load), again after it was lost,
         and given up while there is nothing to do for long."""
         child = None if loader else self._spawn()
+        if child is not None:
+            self._get_ready(child)
         while True:
             task = self._take(loader, _IDLE_S if child else None)
             if task is None:
@@ -161,7 +151,7 @@ class BuilderPool:
                     return
                 continue
             if task.cancel.is_set():
-                task.future.set_result(Reply(End.CANCELLED, message="cancelled."))
+                task.future.set_result(_CANCELLED)
                 continue
             if child is None or not child.alive:
                 child = self._spawn()
@@ -172,12 +162,31 @@ class BuilderPool:
                 child = None if self._closing or loader else self._spawn()
             task.future.set_result(reply)
 
+    def _get_ready(self, child: Child) -> None:
+        """A builder that cannot get ready says so to whatever is asked of it next."""
+        if self._ready_for is not None:
+            task = _Task(
+                "ready", {"target": self._ready_for.model_dump_json()}, threading.Event(), self._deadline_s, Future()
+            )
+            self._serve(child, task)
+        with self._changed:
+            self._ready += 1
+            self._changed.notify_all()
+
     def _take(self, loader: bool, idle_s: float | None) -> _Task | None:
         """The next task; None when the pool closes, or has had none for ``idle_s``."""
         queue = self._waiting[loader]
         with self._changed:
             self._changed.wait_for(lambda: queue or self._closing, idle_s)
             return queue.popleft() if queue and not self._closing else None
+
+    def _drop_cancelled(self) -> None:
+        """End the tasks that wait and have been cancelled: whoever could take them may be busy for long."""
+        with self._changed:
+            for queue in self._waiting.values():
+                for task in [task for task in queue if task.cancel.is_set()]:
+                    queue.remove(task)
+                    task.future.set_result(_CANCELLED)
 
     def _spawn(self) -> Child | None:
         try:
@@ -219,6 +228,7 @@ class BuilderPool:
             try:
                 event = child.receive(_POLL_S)
             except TimeoutError:
+                self._drop_cancelled()
                 continue
             if event is None:
                 message = f"the builder process ended: {child.describe_end()}"
@@ -232,4 +242,5 @@ class BuilderPool:
             events.append(event)
 
 
+_CANCELLED = Reply(End.CANCELLED, message="cancelled.")
 _CLOSED = Reply(End.CANCELLED, message="the pool of builders was closed.")

@@ -1,9 +1,10 @@
 """JSON lines between a parent and its worker processes.
 
 A request is ``{"id": int, "op": str, ...}``; a worker answers with any number of events ``{"id", "event": str, ...}``
-and ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). Lines stay under 64 KB:
-serialized plans travel as files, and lists as one event per record. The protocol runs on a duplicate of stdout, and
-stdout itself is pointed at stderr, because libraries print.
+and ends each request with ``"event": "done"`` or ``"event": "failed"`` (with ``"message"``). A request stays under
+64 KB, which a pipe takes without waiting for its reader, and an event under 4 MB: serialized plans travel as files, and
+lists as one event per record. The protocol runs on a duplicate of stdout, and stdout itself is pointed at stderr,
+because libraries print.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-LINE_LIMIT = 64 * 1024
+REQUEST_LIMIT, EVENT_LIMIT = 64 << 10, 4 << 20
+"""Bytes of a line. Most of an event is samples: the longest, torch's of a thorough sweep, has 8,000 of 180 bytes each
+(see ``Rule.most``), with the GPU's state beside every one."""
 ROOT = Path(__file__).resolve().parents[2]
 # How long a killed process may take to be gone: one that sleeps inside the GPU driver is left behind, not waited for.
 KILL_WAIT_S = 2.0
+_WAKE: dict[str, Any] = {}
 _PARENT = "PLANSCOPE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -46,7 +50,7 @@ class Channel:
     """The worker's side. Make it before anything that may print is imported."""
 
     def __init__(self) -> None:
-        self._out = os.fdopen(os.dup(1), "wb", buffering=0)
+        self._out = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
         self._lock = threading.Lock()
 
@@ -58,10 +62,11 @@ class Channel:
     def send(self, request: Mapping[str, Any], event: str, **content: Any) -> None:
         """Answer a request with one event."""
         line = json.dumps({"id": request["id"], "event": event, **content}, separators=(",", ":")).encode()
-        if len(line) >= LINE_LIMIT:
-            raise ProtocolError(f"a {event} event of {len(line)} bytes does not fit a line of {LINE_LIMIT}")
+        if len(line) >= EVENT_LIMIT:
+            raise ProtocolError(f"a {event} event of {len(line)} bytes does not fit a line of {EVENT_LIMIT}")
         with self._lock:
             self._out.write(line + b"\n")
+            self._out.flush()
 
 
 def die_with_parent() -> None:
@@ -76,7 +81,8 @@ def die_with_parent() -> None:
 class Child:
     """The parent's side of one worker process: its own process group, a reader thread, and the tail of its stderr.
 
-    Start it from a thread that outlives it (see ``die_with_parent``). Only ``kill`` may be called from other threads.
+    Start it from a thread that outlives it (see ``die_with_parent``). Only ``kill`` and ``wake`` may be called from
+    other threads.
     """
 
     def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
@@ -101,23 +107,34 @@ class Child:
         """The worker's process id, which is also its process group."""
         return self._process.pid
 
+    @property
+    def last_id(self) -> int:
+        """The id of the request sent last, or tried to be sent."""
+        return self._last_id
+
     def send(self, op: str, **content: Any) -> int:
         """Send a request; gives its id. Raises BrokenPipeError when the worker is gone."""
         assert self._process.stdin is not None
         self._last_id += 1
         line = json.dumps({"id": self._last_id, "op": op, **content}, separators=(",", ":")).encode()
-        if len(line) >= LINE_LIMIT:
-            raise ProtocolError(f"a {op} request of {len(line)} bytes does not fit a line of {LINE_LIMIT}")
+        if len(line) >= REQUEST_LIMIT:
+            raise ProtocolError(f"a {op} request of {len(line)} bytes does not fit a line of {REQUEST_LIMIT}")
         self._process.stdin.write(line + b"\n")
         self._process.stdin.flush()
         return self._last_id
 
+    def wake(self) -> None:
+        """End a wait in ``receive`` as if its time were up. For other threads."""
+        self._events.put(_WAKE)
+
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
         """The next event; None when the worker has ended. Raises TimeoutError, or ProtocolError on any other line."""
         try:
-            event = self._events.get(timeout=timeout_s)
+            event = self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
         except queue.Empty:
             raise TimeoutError from None
+        if event is _WAKE:
+            raise TimeoutError
         if event is None:
             self._events.put(None)
         elif "garbage" in event:
@@ -165,7 +182,7 @@ class Child:
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as pipe:
-            while line := pipe.readline(LINE_LIMIT + 1):
+            while line := pipe.readline(EVENT_LIMIT + 1):
                 self._events.put(_parse(line))
         self._events.put(None)
 

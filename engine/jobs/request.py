@@ -12,8 +12,9 @@ from engine.plans.limits import check_memory
 from engine.plans.targets import Target
 from engine.plans.variants import Variant, nearby
 from engine.records.environment import Environment, GpuInfo
+from engine.records.options import SweepOptions, check_options
 from engine.records.plan import PlanRecord
-from engine.records.run import Baseline, Refusal, RunKind, RunStatus, SweepOptions
+from engine.records.run import Baseline, Refusal, RunKind, RunStatus
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,11 @@ def sweep_request(
     options: SweepOptions,
     gpus: tuple[GpuInfo, ...],
 ) -> Request:
-    """A sweep. ``gpus``: this machine's. Raises InvalidInput where there is none, or the graph does not fit it."""
+    """A sweep. ``gpus``: this machine's. Raises InvalidInput where there is none, or where the graph does not fit it or
+    the options."""
     gpu = pick_gpu(target, gpus)
     check_memory(graph, target.info, CATALOGUE.get(pipeline), parameters)
+    check_options(options, graph)
     return Request(RunKind.SWEEP, pipeline, dict(parameters), graph, target, options, gpu)
 
 

@@ -17,6 +17,7 @@ from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.request import Progress
 from engine.jobs.snapshots import JobState
 from engine.jobs.sweep import run_sweep
+from engine.jobs.unlisted import Beyond
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunStatus
 from engine.runs.store import Store, StoreError
@@ -82,7 +83,11 @@ class Workshop:
         if self._pool is None or self._pool_is_for != wanted:
             self.rest()
             self._pool = BuilderPool(
-                self._settings.builders, compute_cache=cache, gpu_uuid=uuid, module=self._settings.builder_module
+                self._settings.builders,
+                compute_cache=cache,
+                gpu_uuid=uuid,
+                module=self._settings.builder_module,
+                ready_for=request.target if uuid else None,
             )
             self._pool_is_for = wanted
         return self._pool
@@ -118,6 +123,7 @@ class Workshop:
             variants=request.variants,
             sink=account.take,
             cancel=job.cancel,
+            beyond=Beyond.of(request.options),
         )
         plans = outcome.plans
         message = "cuDNN has no plan for this graph" if outcome.refusal else _verdict(plans, request.build)
@@ -139,7 +145,7 @@ class _PlanAccount:
     """A plan job's records as they come."""
 
     def __init__(self, job: Job, builders: int) -> None:
-        self._job, self._estimate = job, Estimate(builders, measures=False)
+        self._job, self._estimate = job, Estimate(builders, rule=None)
         self._plans: dict[str, PlanRecord] = {}
 
     def take(self, plan: PlanRecord, done: int, total: int) -> None:

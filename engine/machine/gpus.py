@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.records.environment import GpuInfo
+
+logger = logging.getLogger(__name__)
 
 _CORES_PER_SM = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}
 """CUDA cores per SM where it is not 128 (CUDA C++ Programming Guide, arithmetic throughput by compute capability)."""
@@ -57,7 +60,7 @@ def _describe(nvml: Any, handle: Any) -> list[GpuInfo]:
     """The GPU itself, or its MIG instances where MIG is on."""
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     name, driver = nvml.nvmlDeviceGetName(handle), nvml.nvmlSystemGetDriverVersion()
-    capability = f"{major}.{minor}"
+    capability, rated = f"{major}.{minor}", _rated_sm_clock(nvml, handle)
     instances = _mig_instances(nvml, handle)
     if instances:
         return [
@@ -68,6 +71,7 @@ def _describe(nvml: Any, handle: Any) -> list[GpuInfo]:
                 sm_count=nvml.nvmlDeviceGetAttributes_v2(instance).multiprocessorCount,
                 memory_bytes=nvml.nvmlDeviceGetMemoryInfo(instance).total,
                 driver=driver,
+                rated_sm_clock_mhz=rated,
             )
             for instance in instances
         ]
@@ -79,8 +83,18 @@ def _describe(nvml: Any, handle: Any) -> list[GpuInfo]:
         sm_count=cores // _CORES_PER_SM.get((major, minor), 128),
         memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
         driver=driver,
+        rated_sm_clock_mhz=rated,
     )
     return [gpu]
+
+
+def _rated_sm_clock(nvml: Any, handle: Any) -> int | None:
+    """The fastest clock the driver allows the SMs, MHz; None, and a warning, where it does not tell."""
+    try:
+        return int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)) or None
+    except nvml.NVMLError as error:
+        logger.warning("the driver does not tell the highest SM clock: %s", error)
+        return None
 
 
 def _mig_instances(nvml: Any, handle: Any) -> list[Any]:

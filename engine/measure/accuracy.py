@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,13 @@ from engine.graph.tensors import DataType, TensorSpec
 from engine.measure.buffers import POISON, bits, empty
 from engine.measure.data import summed_terms
 from engine.records.arithmetic import TF32_OPERANDS
-from engine.records.plan import OutputAccuracy
+from engine.records.passport import OutputAccuracy
 
 CHUNK = 1 << 24
 """Elements compared at a time, so that the float64 copies stay small beside the tensors."""
+
+_EXPONENT_BITS = 0x7FF << 52
+"""Of a float64, IEEE 754."""
 
 RESULT_ROUNDINGS = 2.0
 """A fused plan computes in float32 and rounds its result to the I/O type once: off by at most one unit roundoff. The
@@ -36,6 +40,19 @@ sum cancels it."""
 ACCUMULATION = 8.0 * 2.0**-22
 """Per square root of the number of products summed in float32. Tensor cores keep two bits less than float32 while they
 add; 8 is what the largest of many elements needs over the rms."""
+
+TRUNCATION = 2.0**-26
+"""Per product summed. Tensor cores cut what does not fit while they add, always towards zero, so what is lost adds up:
+half of the last of 22 bits of the sum so far, which is half the whole on average, at most every eighth product (TF32;
+sixteenth, bf16 and fp16). Above 10,000 products it outweighs the random part. It holds for sums that only grow, as
+those of positive data do, as for those that cancel. Emulated, up to 65,536 products: 0.6 of both parts together with
+every sixteenth, 1.1 with every eighth, where the allowance for TF32 is larger by far."""
+
+SCORES = 4.0 * 2.0**-22
+"""What shifted scores are off by, in shares of the shift: they are sums that pass through the shift's magnitude, in
+float32 or in a tensor core's two bits less, and are scaled once more before exp. It turns that into a relative error of
+the probabilities, which move results by a share of the largest value, as ATTENTION_ROUNDINGS do. Emulated, shifts of
+123 to 9,000: half of all allowances together at most, up to 7.7 times what stands without this one."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +79,13 @@ def scale_of(tensor: TensorSpec, want: Any) -> Scale:
     return Scale(max((total / count) ** 0.5 if count else 0.0, smallest), max(peak, smallest))
 
 
-def tolerance(spec: GraphSpec, scale: Scale, *, unfused: bool = False) -> float:
+def tolerance(spec: GraphSpec, scale: Scale, *, score_shift: float = 0.0, unfused: bool = False) -> float:
     """The ``max_rel`` that passes for an output whose reference has this scale. It follows the graph's I/O type, for an
     output of another type too: an amax in float32 is taken over rounded values.
 
-    ``unfused``: for a walk that rounds to the I/O type after every operation, as torch eager does.
+    The same holds for data of every kind: uniform data has smaller extremes than normal data, and positive data sums
+    that grow, to which errors are relative. ``unfused``: for a walk that rounds to the I/O type after every operation,
+    as torch eager does.
     """
     attention = sum(isinstance(operation, Attention) for operation in spec.operations)
     roundings = RESULT_ROUNDINGS * (1 + attention) + ATTENTION_ROUNDINGS * attention * scale.peak / scale.rms
@@ -74,7 +93,9 @@ def tolerance(spec: GraphSpec, scale: Scale, *, unfused: bool = False) -> float:
         roundings += UNFUSED_ROUNDINGS * (len(spec.operations) - 1)
     operands = TF32_OPERANDS if spec.io_dtype is DataType.FP32 else 0.0
     terms = max(summed_terms(spec, operation) for operation in spec.operations)
-    return float(roundings * spec.io_dtype.epsilon / 2 + operands + ACCUMULATION * terms**0.5)
+    summing = ACCUMULATION * terms**0.5 + TRUNCATION * terms
+    scores = SCORES * abs(score_shift) * attention * scale.peak / scale.rms
+    return float(roundings * spec.io_dtype.epsilon / 2 + operands + summing + scores)
 
 
 def compare(tensor: TensorSpec, got: Any, want: Any, scale: Scale, allowed: float) -> OutputAccuracy:
@@ -84,31 +105,53 @@ def compare(tensor: TensorSpec, got: Any, want: Any, scale: Scale, allowed: floa
     if got.stride() != want.stride() or got.dtype != dtype:
         got = empty(tensor, dtype, got.device).copy_(got)
     got, want = _in_memory_order(got), _in_memory_order(want)
-    totals = [torch.zeros((), dtype=torch.int64, device=got.device) for _ in range(3)]
-    worst = [torch.zeros((), dtype=torch.float64, device=got.device) for _ in range(2)]
-    for start in range(0, tensor.elements, CHUNK):
-        part, target = got[start : start + CHUNK], want[start : start + CHUNK]
-        unwritten = bits(tensor.dtype, part) == POISON[tensor.dtype]
-        # What overflows the output's type is not finite in a right result either.
-        expected_finite = torch.isfinite(target.to(dtype))
-        finite = torch.isfinite(part)
-        both = finite & expected_finite
-        error = (part.double() - target.double()).abs_().masked_fill_(~both, 0.0)
-        relative = error / target.abs().double().clamp_(min=scale.rms).masked_fill_(~both, 1.0)
-        for total, mask in zip(totals, (unwritten, expected_finite & ~finite & ~unwritten, both), strict=True):
-            total += mask.sum()
-        for so_far, values in zip(worst, (error, relative), strict=True):
-            torch.maximum(so_far, values.amax(), out=so_far)
-    comparable = int(totals[2]) > 0
+    seen = [
+        _compared(tensor.dtype, got[start : start + CHUNK], want[start : start + CHUNK], scale)
+        for start in range(0, tensor.elements, CHUNK)
+    ]
+    counts = torch.stack([counts for counts, _, _ in seen]).sum(dim=0).tolist()
+    worst = torch.stack([worst for _, worst, _ in seen]).amax(dim=0).tolist()
+    squares = torch.stack([squares for _, _, squares in seen]).sum(dim=0).tolist()
+    unwritten, nonfinite, nan, inf, compared = counts
+    smallest = float(torch.finfo(dtype).tiny) ** 2
+    max_abs, max_rel, max_ulp = worst if compared else (None, None, None)
     return OutputAccuracy(
         name=tensor.name,
-        max_abs=float(worst[0]) if comparable else None,
-        max_rel=float(worst[1]) if comparable else None,
-        unwritten=int(totals[0]),
-        nonfinite=int(totals[1]),
+        max_abs=max_abs,
+        max_rel=max_rel,
+        rel_norm=math.sqrt(squares[0] / max(squares[1], smallest)) if compared else None,
+        max_ulp=max_ulp,
+        unwritten=unwritten,
+        nonfinite=nonfinite,
+        nan=nan,
+        inf=inf,
         elements=tensor.elements,
         tolerance=allowed,
+        reference_dtype="float64" if want.dtype == torch.float64 else "float32",
     )
+
+
+def _compared(dtype: DataType, part: Any, target: Any, scale: Scale) -> tuple[Any, Any, Any]:
+    """Of one chunk: counts (unwritten, nonfinite, NaN, Inf, compared), worst errors (absolute, relative, in spacings)
+    and squares (of the error, of the reference). Still on the device: nothing waits for it here."""
+    unwritten = bits(dtype, part) == POISON[dtype]
+    # What overflows the output's type is not finite in a right result either.
+    expected_finite, finite = torch.isfinite(target.to(part.dtype)), torch.isfinite(part)
+    both = finite & expected_finite
+    masks = (unwritten, expected_finite & ~finite & ~unwritten, torch.isnan(part) & ~unwritten, torch.isinf(part), both)
+    counts = torch.stack([mask.sum() for mask in masks])
+    error = (part.double() - target.double()).masked_fill_(~both, 0.0).abs_()
+    size = target.double().masked_fill(~both, 0.0).abs_()
+    size_or_rms = size.clamp(min=scale.rms)
+    worst = [error.amax(), (error / size_or_rms).amax(), (error / _spacing(dtype, size_or_rms)).amax()]
+    return counts, torch.stack(worst), torch.stack([error.dot(error), size.dot(size)])
+
+
+def _spacing(dtype: DataType, size: Any) -> Any:
+    """Distance of neighbouring values of the type at these magnitudes (float64, none below the type's smallest normal
+    value): the power of two below, which is the magnitude without its mantissa's bits, times the type's epsilon."""
+    power = size.view(torch.int64).bitwise_and_(_EXPONENT_BITS).view(torch.float64)
+    return power.mul_(dtype.epsilon)
 
 
 def explain(outputs: tuple[OutputAccuracy, ...]) -> str:

@@ -8,11 +8,15 @@ import torch
 
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType, Role, TensorSpec
-from engine.measure.data import draw, input_scales
+from engine.measure.data import draw_inputs
+from engine.records.options import DataKind
 
 POISON = {DataType.BF16: 0x7FDA, DataType.FP16: 0x7E5A, DataType.FP32: 0x7FC05A5A}
 """Bits of a quiet NaN with a payload of our own, by type: arithmetic gives NaNs with other payloads (0x7FFF, 0x7FFFFFFF
 on NVIDIA GPUs, 0x7FC0... on CPUs), so an element that was never written can be told from one computed as NaN."""
+
+WORKSPACE_BYTES = 1 << 20
+"""What there is from the start: enough for most plans."""
 
 _BITS = {DataType.BF16: torch.int16, DataType.FP16: torch.int16, DataType.FP32: torch.int32}
 
@@ -20,14 +24,15 @@ _BITS = {DataType.BF16: torch.int16, DataType.FP16: torch.int16, DataType.FP32: 
 class Buffers:
     """Everything a variant pack holds for one graph. Scalars are float32 tensors of the host, as cuDNN reads them."""
 
-    def __init__(self, spec: GraphSpec, seed: int, device: Any) -> None:
+    def __init__(
+        self, spec: GraphSpec, seed: int, device: Any, data: DataKind = DataKind.NORMAL, score_shift: float = 0.0
+    ) -> None:
         self.spec = spec
         self.device = torch.device(device)
-        scales = input_scales(spec)
-        self.inputs = {t.uid: draw(t, seed, scales[t.uid], self.device) for t in spec.with_role(Role.INPUT)}
+        self.inputs = draw_inputs(spec, seed, self.device, data, score_shift)
         self.outputs = {t.uid: empty(t, getattr(torch, t.dtype.torch_name), self.device) for t in spec.outputs}
         self.scalars = {t.uid: torch.full(t.dims, t.value, dtype=torch.float32) for t in spec.with_role(Role.SCALAR)}
-        self._workspace = torch.empty(0, dtype=torch.uint8, device=self.device)
+        self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=self.device)
         self.poison()
 
     @property
@@ -48,12 +53,16 @@ class Buffers:
             bits(tensor.dtype, self.outputs[tensor.uid]).fill_(POISON[tensor.dtype])
         self._workspace.fill_(0xFF)
 
-    def workspace(self, nbytes: int) -> Any:
-        """At least ``nbytes`` (and one) of workspace, freshly poisoned. The last plan's is given back first."""
-        nbytes = max(nbytes, 1)
-        if self._workspace.numel() < nbytes or self._workspace.numel() > max(4 * nbytes, 1 << 26):
-            self._workspace = torch.empty(0, dtype=torch.uint8, device=self.device)
-            self._workspace = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+    @property
+    def workspace(self) -> Any:
+        """What all plans share to work in; it has at least one byte."""
+        return self._workspace
+
+    def resize_workspace(self, nbytes: int) -> Any:
+        """A workspace of so many bytes in place of the one there is, which is given back first. Raises
+        torch.OutOfMemoryError; then there is a smallest one."""
+        self._workspace = torch.empty(1, dtype=torch.uint8, device=self.device)
+        self._workspace = torch.empty(max(nbytes, 1), dtype=torch.uint8, device=self.device)
         return self._workspace.fill_(0xFF)
 
 

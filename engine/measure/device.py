@@ -64,14 +64,16 @@ class Device:
 def describe_gpu() -> GpuInfo:
     """The first visible GPU, as NVML knows it where NVML answers (driver, MIG's UUID) and as torch does for the
     rest."""
-    properties = torch.cuda.get_device_properties(0)
-    visible = list_gpus()
+    properties, visible = torch.cuda.get_device_properties(0), list_gpus()
     known = {"sm_count": properties.multi_processor_count, "l2_bytes": int(properties.L2_cache_size)}
-    if len(visible) == 1:
-        return visible[0].model_copy(update=known)
+    uuid = f"GPU-{properties.uuid}"
+    # Of several, NVML's first need not be CUDA's.
+    found = visible if len(visible) == 1 else [gpu for gpu in list_gpus({}) if gpu.uuid == uuid]
+    if found:
+        return found[0].model_copy(update=known)
     return GpuInfo(
         name=properties.name,
-        uuid=f"GPU-{properties.uuid}",
+        uuid=uuid,
         compute_capability=f"{properties.major}.{properties.minor}",
         memory_bytes=properties.total_memory,
         driver=next((gpu.driver for gpu in visible), None),

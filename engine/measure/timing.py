@@ -1,4 +1,4 @@
-"""GPU time of one execution, hot and cold, and what a call costs the host.
+"""GPU time of one execution, hot and cold, and what a call costs the host: single samples and blocks of them.
 
 Each regime has its own samples, in microseconds per execution:
 
@@ -8,74 +8,36 @@ Each regime has its own samples, in microseconds per execution:
 - cold: one execution per sample, right after the L2 cache was filled with something else. The flush reads: after
   writing, the timed kernel would also pay for writing dirty lines back (12 % on a 25 us matmul, on an H200). It lasts
   longer than the host needs to enqueue the execution, so no launch falls between the events.
-- host: time around the call on the calling thread, which does not wait for the GPU.
+- host: time around the call on the calling thread, which does not wait for the GPU. As called (a dict of tensors), and
+  with a variant pack that was made ready before.
+- end to end: an eager call and waiting for it, by the wall clock.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from engine.records.gpu_state import GpuState
-from engine.records.plan import Timings
-from engine.records.samples import Samples
-
 Call = Callable[[], object]
-Observe = Callable[[], GpuState | None]
 
-HOT_SAMPLES = 50
-COLD_SAMPLES = 20
-HOST_SAMPLES = 100
-SLOW_SAMPLES = 3
-REPLAY_US = 1_000.0
+REPLAY_US = 400.0
 """A replay lasts about this long, so that events (0.5 us resolution) and the gap between replays vanish in it."""
-EXECUTIONS = 20
-"""At most so many executions in one graph."""
-REGIME_US = 60_000.0
-"""GPU time one regime may cost for a plan that is far from the best; one near it gets all its samples."""
-NEAR_BEST = 2.0
-WARM_UP_US = 3_000.0
+EXECUTIONS = 100
+"""At most so many executions in one graph: capturing one costs the host as much as calling it."""
+LAUNCH_US = 100.0
+"""How long the GPU may take to begin with what was enqueued, and the host to enqueue the event behind it."""
 FLUSH_US = 60.0
 HOST_MARGIN = 3.0
 """A flush lasts this long, and so many times the host's cost of a call: the events are enqueued before it ends."""
-SYNCHRONIZE_EVERY = 32
-"""Host samples between waits: the launch queue holds about a thousand, and a full one makes a call wait."""
 
 
 class CannotCapture(RuntimeError):
     """The work cannot be captured into a CUDA graph; the message says why."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How often what is measured: executions per replay, and samples per regime."""
-
-    executions: int
-    hot: int
-    cold: int
-    host: int
-
-    @classmethod
-    def choose(cls, execution_us: float, best_us: float | None) -> Counts:
-        """From the time one execution takes, and the best plan's so far (None: this is the first)."""
-        executions = max(1, min(EXECUTIONS, int(REPLAY_US / execution_us)))
-        if execution_us <= NEAR_BEST * (best_us or execution_us) and HOT_SAMPLES * execution_us < 20 * REGIME_US:
-            return cls(executions, HOT_SAMPLES, COLD_SAMPLES, HOST_SAMPLES)
-
-        def affordable(wanted: int, cost_us: float) -> int:
-            return max(SLOW_SAMPLES, min(wanted, int(REGIME_US / cost_us)))
-
-        return cls(
-            executions,
-            affordable(HOT_SAMPLES, executions * execution_us),
-            affordable(COLD_SAMPLES, execution_us),
-            affordable(HOST_SAMPLES, execution_us),
-        )
 
 
 class Flush:
@@ -101,36 +63,84 @@ class Flush:
         torch.sum(self._buffer, dim=0, out=self._sink)
 
 
-def time_call(call: Call, flush: Flush, execution_us: float, best_us: float | None, observe: Observe) -> Timings:
-    """Time ``call``, which enqueues one execution on the current stream, in all three regimes.
+@dataclass(frozen=True)
+class First:
+    """A first execution, which also loads its kernels. ``own_us``: about what the GPU took for it, which is the time
+    between events around it without what the call took the host meanwhile."""
 
-    ``observe`` reads the GPU's state and is called while the hot replays run. Raises CannotCapture, and whatever
-    torch or the call raise.
-    """
-    counts = Counts.choose(execution_us, best_us)
-    graph = capture(call, counts.executions)
-    for _ in range(int(WARM_UP_US / (counts.executions * execution_us))):  # capturing has replayed it once already
-        graph.replay()
-    hot, gpu = _hot(graph, counts, observe)
-    host = _host(call, counts.host)
-    cold = _cold(call, flush, counts.cold, sorted(host)[len(host) // 2])
-    return Timings(
-        hot=Samples.of(hot, executions=counts.executions), cold=Samples.of(cold), host=Samples.of(host), gpu=gpu
-    )
+    own_us: float
+
+    @property
+    def at_least_us(self) -> float:
+        """What of that is surely the GPU's own."""
+        return max(1.0, self.own_us - LAUNCH_US)
 
 
-def estimate_us(call: Call, first_us: float) -> float:
-    """Time of one execution, good enough to choose counts by, from that of the first, which loaded its kernels."""
-    if first_us > 5 * REPLAY_US:
-        return first_us
-    executions = max(1, min(10, int(2 * REPLAY_US / first_us)))
+@dataclass(frozen=True)
+class Replay:
+    """A captured CUDA graph of so many executions, each of about ``execution_us``; or what stands in for one (see
+    ``contestant.Loop``), whose ``lead`` is enqueued before the time starts."""
+
+    graph: Any
+    executions: int
+    execution_us: float
+
+
+class Replays:
+    """What a Sampler samples on a GPU: replays of captured graphs on the current stream, by key."""
+
+    def __init__(self, replays: Mapping[str, Replay]) -> None:
+        self._replays = replays
+
+    def enqueue(self, key: str) -> tuple[Any, Any, int]:
+        replay, start, stop = self._replays[key], event(), event()
+        if (lead := getattr(replay.graph, "lead", None)) is not None:
+            lead()
+        start.record()
+        replay.graph.replay()
+        stop.record()
+        return start, stop, replay.executions
+
+    def is_done(self, ticket: tuple[Any, Any, int]) -> bool:
+        return bool(ticket[1].query())
+
+    def microseconds(self, ticket: tuple[Any, Any, int]) -> float:
+        start, stop, executions = ticket
+        return max(1e-3, float(start.elapsed_time(stop)) * 1e3 / executions)  # Events tell half a microsecond apart.
+
+    def expected_s(self, key: str) -> float:
+        return self._replays[key].executions * self._replays[key].execution_us * 1e-6
+
+
+def executions_in_replay(execution_us: float) -> int:
+    """How many executions a replay holds."""
+    return max(1, min(EXECUTIONS, round(REPLAY_US / execution_us)))
+
+
+def first_execution(call: Call) -> First:
+    """Run ``call`` once on an idle stream and wait for it."""
+    torch.cuda.synchronize()
+    start, stop = event(), event()
+    start.record()
+    began = time.perf_counter_ns()
+    call()
+    host_us = (time.perf_counter_ns() - began) / 1e3
+    stop.record()
+    stop.synchronize()
+    return First(max(1.0, float(start.elapsed_time(stop)) * 1e3 - host_us))
+
+
+def estimate_us(call: Call, first: First) -> float:
+    """Time of one execution, good enough to choose a number of executions by."""
+    if first.at_least_us > REPLAY_US:
+        return first.own_us
+    executions = max(1, min(10, int(REPLAY_US / first.at_least_us)))
     return min(span_us(call, executions) for _ in range(2))  # the host needs some calls to come up to speed
 
 
 def span_us(call: Call, executions: int = 1) -> float:
-    """Time between events around so many executions, waited for. It includes the launch of short ones: good enough to
-    choose counts by."""
-    start, stop = _event(), _event()
+    """Time between events around so many executions, waited for. It includes the launch of short ones."""
+    start, stop = event(), event()
     start.record()
     for _ in range(executions):
         call()
@@ -139,8 +149,9 @@ def span_us(call: Call, executions: int = 1) -> float:
     return max(1.0, float(start.elapsed_time(stop)) * 1e3 / executions)
 
 
-def capture(call: Call, executions: int) -> Any:
-    """A CUDA graph of so many executions, captured from the current stream. Raises CannotCapture."""
+def capture(call: Call, executions: int, run: bool = True) -> Any:
+    """A CUDA graph of so many executions, captured from the current stream and, with ``run``, replayed once, which puts
+    it on the device. Raises CannotCapture."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     try:
@@ -150,56 +161,56 @@ def capture(call: Call, executions: int) -> Any:
                 call()
         finally:
             graph.capture_end()
-        graph.replay()
-        torch.cuda.synchronize()
+        if run:
+            graph.replay()
+            torch.cuda.synchronize()
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[0]
-        raise CannotCapture(f"it cannot be captured into a CUDA graph, so it was not timed: {reason}") from error
+        raise CannotCapture(f"it cannot be captured into a CUDA graph: {reason}") from error
     return graph
 
 
-def _hot(graph: Any, counts: Counts, observe: Observe) -> tuple[list[float], GpuState | None]:
-    events = [(_event(), _event()) for _ in range(counts.hot)]
-    for start, stop in events:
-        start.record()
-        graph.replay()
-        stop.record()
-    events[len(events) // 2][0].synchronize()
-    gpu = observe()
-    return _elapsed_us(events, counts.executions), gpu
-
-
-def _cold(call: Call, flush: Flush, samples: int, host_us: float) -> list[float]:
-    """With a sample before those kept where they are many: the first finds no work queued before it."""
-    extra = int(samples > SLOW_SAMPLES)
-    events = [(_event(), _event()) for _ in range(samples + extra)]
+def cold_block(call: Call, flush: Flush, samples: int, host_us: float) -> list[float]:
+    """So many cold samples, and one before those kept: the first finds no work queued before it."""
+    events = [(event(), event()) for _ in range(samples + 1)]
     for start, stop in events:
         flush.enqueue(FLUSH_US + HOST_MARGIN * host_us)
         start.record()
         call()
         stop.record()
-    return _elapsed_us(events, 1)[extra:]
+    torch.cuda.synchronize()
+    return [max(1e-3, float(start.elapsed_time(stop)) * 1e3) for start, stop in events][1:]
 
 
-def _host(call: Call, samples: int) -> list[float]:
-    """The first call after a wait finds an idle GPU and cold caches, as no steady program does: it is not kept."""
-    kept: list[float] = []
-    while len(kept) < samples:
-        torch.cuda.synchronize()
-        if samples > SLOW_SAMPLES:
-            call()
-        for _ in range(min(SYNCHRONIZE_EVERY, samples - len(kept))):
-            began = time.perf_counter_ns()
-            call()
-            kept.append((time.perf_counter_ns() - began) / 1e3)
+def host_block(call: Call, samples: int) -> list[float]:
+    """What so many calls cost the calling thread; few enough for the launch queue, which holds about a thousand.
+
+    The first call after a wait finds an idle GPU and cold caches, as no steady program does: it is not kept.
+    """
+    torch.cuda.synchronize()
+    call()
+    kept = []
+    for _ in range(samples):
+        began = time.perf_counter_ns()
+        call()
+        kept.append((time.perf_counter_ns() - began) / 1e3)
     torch.cuda.synchronize()
     return kept
 
 
-def _elapsed_us(events: list[tuple[Any, Any]], executions: int) -> list[float]:
+def end_to_end_block(call: Call, samples: int) -> list[float]:
+    """Wall-clock time of so many calls, each waited for; the first is not kept."""
+    stream = torch.cuda.current_stream()
     torch.cuda.synchronize()
-    return [float(start.elapsed_time(stop)) * 1e3 / executions for start, stop in events]
+    kept = []
+    for _ in range(samples + 1):
+        began = time.perf_counter_ns()
+        call()
+        stream.synchronize()
+        kept.append((time.perf_counter_ns() - began) / 1e3)
+    return kept[1:]
 
 
-def _event() -> Any:
+def event() -> Any:
+    """A CUDA event that takes the time."""
     return torch.cuda.Event(enable_timing=True)

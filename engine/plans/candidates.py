@@ -15,7 +15,7 @@ from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status
 from engine.records.run import Refusal
 
 MODES = ("A", "B", "FALLBACK")
-_BACKEND_ENGINES = range(10_000)
+BACKEND_ENGINES = range(10_000)
 """Ids of cuDNN's own engines. The frontend routes some graphs to kernels written in Python, with ids from 20,000 on:
 they are not execution plans of cuDNN, and do not serialize into a file that cuDNN alone can load."""
 
@@ -69,7 +69,7 @@ def offered(graph: Any) -> Iterator[tuple[int, PlanIdentity, str]]:
     """Index, identity and name of cuDNN's own plans in a listed graph, in its order."""
     for index in range(graph.get_execution_plan_count()):
         engine_id, knobs = graph.get_engine_and_knobs_at_index(index)
-        if engine_id in _BACKEND_ENGINES:
+        if engine_id in BACKEND_ENGINES:
             name = graph.get_plan_name_at_index(index)
             yield index, PlanIdentity(engine_id=engine_id, knobs=knobs_by_name(knobs, name)), name
 

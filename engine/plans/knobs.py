@@ -13,6 +13,43 @@ from typing import Any
 
 NOT_SET = "NOT_SET"
 
+KNOBS = (
+    "SWIZZLE",
+    "TILE_SIZE",
+    "EDGE",
+    "MULTIPLY",
+    "SPLIT_K_BUF",
+    "TILEK",
+    "STAGES",
+    "REDUCTION_MODE",
+    "SPLIT_K_SLC",
+    "IDX_MODE",
+    "SPECFILT",
+    "KERNEL_CFG",
+    "WORKSPACE",
+    "TILE_CGA_M",
+    "TILE_CGA_N",
+    "BLOCK_SIZE",
+    "OCCUPANCY",
+    "ARRAY_SIZE_PER_THREAD",
+    "SPLIT_COLS",
+    "TILE_ROWS",
+    "TILE_COLS",
+    "LOAD_SIZE",
+    "CTA_COUNT",
+    "STREAM_K",
+    "SPLIT_P_SLC",
+    "TILE_M",
+    "TILE_N",
+    "WARP_SPEC_CFG",
+    "SWAP_AB",
+    "INPUT_TMA_ENABLE",
+    "OUTPUT_TMA_ENABLE",
+    "TILE_CGA",
+)
+"""What cudnn-frontend 1.32 can set on an engine of cuDNN's own (knobs.h, "backend-mirror knob values"); an older one
+knows fewer. Later members of its enum are knobs of kernels written in Python."""
+
 _UNNAMED = {
     0: "SPLIT_K",
     3: "USE_TEX",

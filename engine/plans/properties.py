@@ -26,6 +26,8 @@ _Flag = Annotated[int, Field(ge=0, le=1)]
 
 BUS_WIDTH_SINCE = 92800
 """cuDNN 9.28 wants ``memoryBusWidth``, in bits, which 9.19 did not write."""
+NEWEST = BUS_WIDTH_SINCE
+"""The version that asks for the most keys; older ones do not mind a key that they do not know."""
 
 _BUS_WIDTHS = {
     "NVIDIA A10": 384,

@@ -29,6 +29,12 @@ _TOLD = {
 }
 """Bare C++ conditions that cuDNN gives for a reason, and what they say."""
 REASON_LIMIT = 300
+_FINALIZING = re.compile(
+    r"(?P<what>engine\.get_ptr\(\)|engine config)\)? failed with message: (?P<told>.*), "
+    r"and code: (?P<status>CUDNN_STATUS_\w+)",
+    re.DOTALL,
+)
+"""How an engine asked by its id, or a choice of its knobs, is refused; usually without a message."""
 
 
 def refusal(texts: list[str]) -> Refusal:
@@ -105,7 +111,18 @@ def innermost_reason(text: str) -> str:
     frames = [(match[1], match[2]) for line in own.splitlines() if (match := _FRAME.match(line))]
     if frames:
         return innermost(frames)[1]
+    if finalizing := _FINALIZING.search(own):
+        return _refused_id(**finalizing.groupdict())
     return own[:REASON_LIMIT] or "cuDNN gave no reason."
+
+
+def _refused_id(what: str, told: str, status: str) -> str:
+    if told.strip():
+        return _clean(told)
+    if status == _ARCHITECTURE:
+        return "This engine is for another architecture."
+    refused = "these knob choices" if what == "engine config" else "this graph"
+    return f"This engine does not take {refused} ({status}, no reason given)."
 
 
 def _engine_id(line: str) -> str:

@@ -39,6 +39,15 @@ class Replay:
         """What cuDNN calls the replayed plan."""
         return str(self._graph.get_plan_name_at_index(0))
 
+    @property
+    def behavior_notes(self) -> list[Any]:
+        """The replayed plan's."""
+        return list(self._graph.get_behavior_notes_for_plan_at_index(0))
+
+    def check_support(self) -> None:
+        """Raises what cuDNN raises where it will not run this plan; compiles nothing."""
+        self._graph.check_support()
+
     def build(self) -> tuple[Any, int, float]:
         started = time.perf_counter()
         self._graph.build_plan_at_index(0)

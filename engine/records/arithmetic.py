@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from engine.graph.tensors import DataType
-from engine.records.plan import OutputAccuracy, PlanRecord, Status
+from engine.records.options import DataKind
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord, Status
 
 TF32_OPERANDS = 6.0 * 2.0**-10
 """What the tolerance of an fp32 output allows for TF32: each product is off by up to 2^-10 when both operands are cut.
@@ -40,27 +42,30 @@ class Arithmetic(StrEnum):
     UNKNOWN = "TF32 not excluded"
 
 
-def arithmetic(io_dtype: DataType, plan: PlanRecord) -> Arithmetic | None:
-    """What a plan of an fp32 graph multiplies in: by its error where it was measured and is right, else by its notes.
-    None for other types, which tensor cores take as they are."""
+def arithmetic(io_dtype: DataType, plan: PlanRecord, data: DataKind = DataKind.NORMAL) -> Arithmetic | None:
+    """What a plan of an fp32 graph multiplies in: by its error where it was measured (on this kind of ``data``) and is
+    right, else by its notes. None for other types, which tensor cores take as they are."""
     if io_dtype is not DataType.FP32:
         return None
-    return _seen(plan.accuracy) or _noted(plan)
+    return _seen(plan.accuracy, data) or _noted(plan)
 
 
-def seen_arithmetic(io_dtype: DataType, accuracy: Iterable[OutputAccuracy]) -> Arithmetic | None:
+def seen_arithmetic(
+    io_dtype: DataType, accuracy: Iterable[OutputAccuracy], data: DataKind = DataKind.NORMAL
+) -> Arithmetic | None:
     """The same of anything that was compared with the reference, such as a baseline; None where the error does not
     tell."""
-    return _seen(tuple(accuracy)) if io_dtype is DataType.FP32 else None
+    return _seen(tuple(accuracy), data) if io_dtype is DataType.FP32 else None
 
 
-def _seen(accuracy: tuple[OutputAccuracy, ...]) -> Arithmetic | None:
+def _seen(accuracy: tuple[OutputAccuracy, ...], data: DataKind) -> Arithmetic | None:
     if not accuracy or not all(output.passed for output in accuracy):
         return None
     errors = [(output.max_rel or 0.0, output.tolerance - TF32_OPERANDS) for output in accuracy]
     if any(error > plain > 0.0 for error, plain in errors):
         return Arithmetic.TF32_SEEN
-    telling = sum(output.elements for output in accuracy) >= ENOUGH_ELEMENTS
+    # Of positive data the sum grows with the number of products and TF32's rounding errors with its root: they vanish.
+    telling = sum(output.elements for output in accuracy) >= ENOUGH_ELEMENTS and data is not DataKind.POSITIVE
     if telling and all(error < LEAST_TF32_ERROR for error, _ in errors):
         return Arithmetic.FLOAT32_SEEN
     return None

@@ -8,7 +8,8 @@ from engine.graph.tensors import FROZEN
 
 
 class GpuInfo(BaseModel):
-    """One GPU. ``uuid`` is the driver's (a MIG instance has its own); ``compute_capability`` like "9.0"."""
+    """One GPU. ``uuid`` is the driver's (a MIG instance has its own); ``compute_capability`` like "9.0";
+    ``rated_sm_clock_mhz``: the fastest its SMs run, as the driver says."""
 
     model_config = FROZEN
 
@@ -19,6 +20,7 @@ class GpuInfo(BaseModel):
     memory_bytes: int = Field(ge=1)
     l2_bytes: int | None = None
     driver: str | None = None
+    rated_sm_clock_mhz: int | None = Field(default=None, ge=1)
 
 
 class Environment(BaseModel):

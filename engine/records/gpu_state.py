@@ -6,6 +6,10 @@ from pydantic import BaseModel
 
 from engine.graph.tensors import FROZEN
 
+LOW_CLOCK = 0.75
+"""Of the rated SM clock: what is sampled below is set aside. Two samples that are kept differ by a third at most for
+their clocks' sake."""
+
 
 class GpuState(BaseModel):
     """Clocks, heat and power at one moment; None where the driver does not tell (a MIG instance, for example).

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from engine.graph.tensors import FROZEN
-from engine.records.gpu_state import GpuState
-from engine.records.samples import Samples
+from engine.records.passport import OutputAccuracy, Repeatability
+from engine.records.timings import Timings
+
+RUNTIME_COMPILED = "RUNTIME_COMPILATION"
+"""cuDNN's behavior note on engines whose kernel is compiled when a plan is built."""
 
 
 class Status(StrEnum):
@@ -51,49 +53,14 @@ class PlanIdentity(BaseModel):
         return ";".join([str(self.engine_id), *(f"{name}={value}" for name, value in sorted(self.knobs.items()))])
 
 
-class OutputAccuracy(BaseModel):
-    """One output against the reference. Errors are over the elements that are finite in both; None where there are
-    none.
+class PlanOrigin(StrEnum):
+    """How a plan came into its run. One that a heuristics mode lists is the heuristics', however else it was asked
+    for."""
 
-    ``max_rel``: largest |got - want| / max(|want|, floor) with ``floor`` = rms of the reference; ``unwritten``:
-    elements still
-    holding the poison; ``nonfinite``: NaN or Inf where the reference is finite; ``tolerance``: the max_rel that passes.
-    """
-
-    model_config = FROZEN
-
-    name: str
-    max_abs: float | None
-    max_rel: float | None
-    unwritten: int = Field(ge=0)
-    nonfinite: int = Field(ge=0)
-    elements: int = Field(ge=1)
-    tolerance: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether every element was written, is finite where it should be, and lies within the tolerance."""
-        return not self.unwritten and not self.nonfinite and self.max_rel is not None and self.max_rel <= self.tolerance
-
-
-class Timings(BaseModel):
-    """Samples by regime, never mixed: ``hot`` GPU time by CUDA-graph replay, ``cold`` GPU time with the L2 flushed
-    before each
-    execution, ``host`` time the calling thread spends per call. ``gpu``: the GPU's state while the hot samples were
-    taken, None where it could not be read."""
-
-    model_config = FROZEN
-
-    hot: Samples
-    cold: Samples
-    host: Samples
-    gpu: GpuState | None = None
-
-    @property
-    def dominates(self) -> Literal["host", "gpu"]:
-        """Which takes longer per call. Where it is the host, a loop of calls runs no faster with a faster plan; a CUDA
-        graph does."""
-        return "host" if self.host.median_us > self.hot.median_us else "gpu"
+    HEURISTICS = "heuristics"
+    ENGINE_LIST = "engine list"
+    KNOB_SEARCH = "knob search"
+    EXPLICIT = "explicit"
 
 
 class PlanRecord(BaseModel):
@@ -103,6 +70,8 @@ class PlanRecord(BaseModel):
     ``build_contended`` telling whether other builders were at work; ``deserialize_ms``: loading its serialized form
     in the
     measuring process (or, without a GPU, in another builder). ``blob_sha256``/``blob_bytes``: that serialized form.
+    ``engine_name``: what cuDNN calls the engine, where it says. ``capturable``: whether a CUDA graph could be captured
+    from its execution; None where that was not tried.
     """
 
     model_config = FROZEN
@@ -113,6 +82,8 @@ class PlanRecord(BaseModel):
     status: Status
     stage: Stage
     message: str | None = None
+    origin: PlanOrigin = PlanOrigin.HEURISTICS
+    engine_name: str | None = Field(default=None, max_length=200)
     workspace_bytes: int | None = Field(default=None, ge=0)
     behavior_notes: tuple[str, ...] = ()
     numerical_notes: tuple[str, ...] = ()
@@ -122,6 +93,8 @@ class PlanRecord(BaseModel):
     blob_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     blob_bytes: int | None = Field(default=None, ge=1)
     accuracy: tuple[OutputAccuracy, ...] = ()
+    repeats: Repeatability | None = None
+    capturable: bool | None = None
     timings: Timings | None = None
 
     @model_validator(mode="after")
@@ -134,7 +107,20 @@ class PlanRecord(BaseModel):
             raise ValueError(f"a plan that ended as {self.status} says why")
         return self
 
+    @model_validator(mode="after")
+    def _executed_where_repeated(self) -> PlanRecord:
+        if self.repeats is not None and self.status not in (Status.OK, Status.WRONG_RESULT):
+            raise ValueError(f"a plan that ended as {self.status} was not run again and again")
+        if self.modes and self.origin is not PlanOrigin.HEURISTICS:
+            raise ValueError(f"a plan that a heuristics mode lists is the heuristics', not of the {self.origin}")
+        return self
+
     @property
     def key(self) -> str:
         """The identity as text."""
         return self.identity.key
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether building it compiles its kernel: half a second or two, where others take milliseconds."""
+        return RUNTIME_COMPILED in self.behavior_notes

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, field_validator, model_validator
 
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import FROZEN
 from engine.records.environment import Environment
-from engine.records.plan import OutputAccuracy, PlanRecord, Status, Timings
+from engine.records.gpu_state import GpuState
+from engine.records.options import SweepOptions
+from engine.records.passport import OutputAccuracy
+from engine.records.plan import PlanRecord, Status
+from engine.records.reuse import Reuse
+from engine.records.samples import Samples
+from engine.records.timings import Timings
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""1 had hot, cold and host samples of every plan and one GPU state; what 2 adds is absent or at its default in a record
+of 1."""
 
 
 class RunKind(StrEnum):
@@ -63,17 +72,6 @@ class Refusal(BaseModel):
     reasons: tuple[str, ...] = ()
 
 
-class SweepOptions(BaseModel):
-    """What was asked for, apart from what was seen. ``compute_cache``: the driver's cache of compiled kernels during
-    builds."""
-
-    model_config = FROZEN
-
-    modes: tuple[str, ...] = ("A", "B", "FALLBACK")
-    seed: int = Field(default=0, ge=0, le=2**63 - 1)
-    compute_cache: bool = False
-
-
 class Baseline(BaseModel):
     """torch eager on the same data, timed the same way."""
 
@@ -83,6 +81,52 @@ class Baseline(BaseModel):
     accuracy: tuple[OutputAccuracy, ...]
     timings: Timings | None
     message: str | None = None
+
+
+class Confirmation(BaseModel):
+    """The winner against the heuristics' first pick once more, in a fresh process: hot samples taken in turns, so that
+    sample i of one stands beside sample i of the other. ``winner`` and ``first_pick`` are plan keys. Without samples,
+    ``message`` says why there are none."""
+
+    model_config = FROZEN
+
+    winner: str
+    first_pick: str
+    winner_us: Samples | None = None
+    first_pick_us: Samples | None = None
+    states: tuple[GpuState, ...] = Field(default=(), max_length=10_000)
+    message: str | None = None
+
+    @model_validator(mode="after")
+    def _paired(self) -> Confirmation:
+        if self.winner == self.first_pick:
+            raise ValueError("a plan is not confirmed against itself")
+        counts = [samples.count for samples in (self.winner_us, self.first_pick_us) if samples is not None]
+        if len(counts) == 1 or len(set(counts)) > 1:
+            raise ValueError("samples of a confirmation come in pairs")
+        if not counts and not self.message:
+            raise ValueError("a confirmation without samples says why")
+        return self
+
+
+class Phases(BaseModel):
+    """Seconds of a sweep by phase; they overlap, so they add up to more than the whole. ``verdict_at_s``: from the
+    request to the hot verdict; starting worker and builders is in it where they were not started before, and what is
+    measured afterwards is not. None where a phase did not take place."""
+
+    model_config = FROZEN
+
+    list_s: float | None = Field(default=None, ge=0)
+    build_s: float | None = Field(default=None, ge=0)
+    check_s: float | None = Field(default=None, ge=0)
+    screen_s: float | None = Field(default=None, ge=0)
+    rounds_s: float | None = Field(default=None, ge=0)
+    cold_s: float | None = Field(default=None, ge=0)
+    host_s: float | None = Field(default=None, ge=0)
+    passport_s: float | None = Field(default=None, ge=0)
+    confirmation_s: float | None = Field(default=None, ge=0)
+    verdict_at_s: float | None = Field(default=None, ge=0)
+    total_s: float | None = Field(default=None, ge=0)
 
 
 def timed(plans: Iterable[PlanRecord]) -> list[PlanRecord]:
@@ -122,7 +166,18 @@ class RunRecord(BaseModel):
     message: str | None = None
     refusal: Refusal | None = None
     baseline: Baseline | None = None
+    confirmation: Confirmation | None = None
+    phases: Phases | None = None
+    reuse: Reuse | None = None
     plans: tuple[PlanRecord, ...] = ()
+
+    @field_validator("format_version")
+    @classmethod
+    def _readable(cls, version: int) -> int:
+        """A record in memory is always of the current format."""
+        if version not in READABLE_VERSIONS:
+            raise ValueError(f"format versions {' and '.join(map(str, READABLE_VERSIONS))} can be read")
+        return FORMAT_VERSION
 
     @property
     def graph_id(self) -> str:
@@ -148,13 +203,6 @@ class RunRecord(BaseModel):
         """Each heuristics mode's own first pick, in the order asked; a mode that lists nothing is left out."""
         picks = {mode: first_pick(self.plans, (mode,)) for mode in self.options.modes}
         return {mode: pick for mode, pick in picks.items() if pick is not None}
-
-    def regret(self, plan: PlanRecord) -> float | None:
-        """How many times the fastest right plan's hot median this one's is; None where it was not measured."""
-        best = self.best
-        if plan.timings is None or best is None or best.timings is None:
-            return None
-        return plan.timings.hot.median_us / best.timings.hot.median_us
 
     @property
     def label(self) -> str:

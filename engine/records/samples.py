@@ -15,8 +15,7 @@ from engine.graph.tensors import FROZEN
 
 class Samples(BaseModel):
     """Samples of one plan in one regime, in the order taken. ``data`` is base64 of little-endian float32, in
-    microseconds per
-    execution; each sample averages ``executions`` executions."""
+    microseconds per execution; each sample averages ``executions`` executions."""
 
     model_config = FROZEN
 

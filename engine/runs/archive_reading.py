@@ -51,19 +51,6 @@ class RunFile:
     blobs: dict[str, bytes]
 
 
-def load_file(path: Path) -> bytes:
-    """A file's bytes; raises InvalidInput where it cannot be read or is larger than any run file may be."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)  # its size may grow, or be told wrong by a pipe
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise invalid("run file", path, f"cannot be read ({reason}).", "Check the path.") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise _too_large(path)
-    return data
-
-
 def read_run_file(data: bytes) -> RunFile:
     """A run file's content, checked in full. Raises InvalidInput, and nothing else, on anything wrong."""
     if len(data) > MAX_FILE_BYTES:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.graph.errors import FieldError, InvalidInput, invalid
 from engine.graph.pipelines import pipeline
-from engine.records.run import FORMAT_VERSION, RunRecord, RunStatus
+from engine.records.run import READABLE_VERSIONS, RunRecord, RunStatus
 
 RUN = "run.json"
 BLOBS = "blobs/"
@@ -29,8 +29,8 @@ def parse_run(data: bytes) -> RunRecord:
     """The record in ``run.json``."""
     try:
         version = _Version.model_validate_json(data).format_version
-        if version != FORMAT_VERSION:
-            rule = f"this Planscope reads format version {FORMAT_VERSION}."
+        if version not in READABLE_VERSIONS:
+            rule = f"this Planscope reads format versions {' and '.join(map(str, READABLE_VERSIONS))}."
             raise invalid(f"{RUN}: format_version", version, rule, "Update Planscope, or export the run again with it.")
         return RunRecord.model_validate_json(data)
     except ValidationError as error:
@@ -69,6 +69,9 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
             raise invalid(
                 f"{RUN}: blob_bytes", f"{plan.blob_bytes} for {len(blobs[plan.blob_sha256])}", rule, EXPORT_AGAIN
             )
+    if run.confirmation is not None and not {run.confirmation.winner, run.confirmation.first_pick} <= keys:
+        compared = f"{run.confirmation.winner} and {run.confirmation.first_pick}"
+        raise invalid(f"{RUN}: confirmation", compared, "names a plan that is not in the run.", EXPORT_AGAIN)
     for sha256 in sorted(set(blobs) - {plan.blob_sha256 for plan in run.plans}):
         raise invalid(BLOBS + sha256, "not used", "no plan refers to it.", EXPORT_AGAIN)
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, create_engine, event, insert
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from engine.runs.schema import APPLICATION_ID, METADATA, SCHEMA_VERSION, STATE
+from engine.runs.schema import APPLICATION_ID, METADATA, SCHEMA_VERSION, STATE, UPGRADABLE
 
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 5.0
@@ -130,8 +130,9 @@ class Database:
                     return True
             with self._engine.connect().execution_options(immediate=True) as connection:
                 if not self._is_current(connection):
-                    METADATA.create_all(connection)
-                    connection.execute(insert(STATE).values(changes=0))
+                    if not _version(connection):
+                        METADATA.create_all(connection)
+                        connection.execute(insert(STATE).values(changes=0))
                     connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
                     connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
                     connection.commit()
@@ -143,7 +144,7 @@ class Database:
             return False
 
     def _is_current(self, connection: Connection) -> bool:
-        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+        version = _version(connection)
         application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
         if version == 0 and not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
             return False
@@ -151,12 +152,12 @@ class Database:
             raise StoreError(
                 f"{self.path} is a database of another program. Move it away, or set PLANSCOPE_HOME to another folder."
             )
-        if version != SCHEMA_VERSION:
+        if version not in (SCHEMA_VERSION, *UPGRADABLE):
             raise StoreError(
                 f"{self.path} has schema version {version}, and this Planscope knows version {SCHEMA_VERSION}: a newer "
                 "Planscope made it. Update Planscope, or set PLANSCOPE_HOME to another folder."
             )
-        return True
+        return version == SCHEMA_VERSION
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -193,6 +194,10 @@ def _begin(connection: Connection) -> None:
     """A writer takes the lock at once: a lock taken later, after reading, fails without waiting."""
     immediate = connection.get_execution_options().get("immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _version(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:

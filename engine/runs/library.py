@@ -16,8 +16,8 @@ from engine.runs.database import StoreLocked
 from engine.runs.nearest import Nearest, nearest
 from engine.runs.recordings import Recordings
 from engine.runs.rows import unknown_run
-from engine.runs.store import ACTIVE, Store, StoreError
-from engine.runs.summary import Origin, RunSummary
+from engine.runs.store import Store, StoreError
+from engine.runs.summary import ACTIVE, Origin, RunSummary
 
 __all__ = ["Library", "Nearest"]
 
@@ -87,13 +87,14 @@ class Library:
         return self.store.blob(run_id, sha256)
 
     def matching(self, graph_id: str) -> list[RunSummary]:
-        """Runs of this graph, best first: measured before planned, own before imported before recorded, then newest."""
+        """Runs of this graph, best first: measured before planned, own before imported before recorded; of recordings
+        the one that timed most plans, of others the newest."""
         runs = [run for run in self.summaries() if run.graph_id == graph_id]
-        return sorted(runs, key=lambda run: (not run.measured, _PREFERENCE.index(run.origin)))
+        return sorted(runs, key=lambda run: (not run.measured, *_preference(run)))
 
     def nearest(self, pipeline: str, parameters: Mapping[str, Any]) -> Nearest | None:
         """The measured run of this pipeline whose shape is nearest. Raises InvalidInput on parameters that are none."""
-        runs = sorted(self.summaries(), key=lambda run: _PREFERENCE.index(run.origin))
+        runs = sorted(self.summaries(), key=_preference)
         return nearest(pipeline_of(pipeline), parameters, runs)
 
     def export(self, run_id: str) -> bytes:
@@ -138,3 +139,7 @@ class Library:
         if self.store is None:
             raise StoreError("The data folder cannot be used, so no run can be kept. The System page says why.")
         return self.store
+
+
+def _preference(run: RunSummary) -> tuple[int, int]:
+    return _PREFERENCE.index(run.origin), -run.timed if run.recorded else 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.graph.errors import InvalidInput
 from engine.records.run import RunRecord
+from engine.records.verdict import verdict
 from engine.runs.archive_reading import BROKEN_ZIP, read_run_member
 from engine.runs.archive_record import BLOBS
 from engine.runs.database import StoreError
@@ -105,7 +106,7 @@ class Recordings:
             _LOG.warning("The recording %s is left out: %s", stamp[0], error)
             self._problems[stamp] = str(error)
         else:
-            self._summaries[stamp] = summarize(run, map(brief, run.plans), Origin.RECORDING)
+            self._summaries[stamp] = summarize(run, map(brief, run.plans), Origin.RECORDING, verdict(run))
 
     def _read(self, stamp: Stamp) -> RunRecord:
         run = self._runs.pop(stamp, None) or read_run_member(self._folder / stamp[0])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import Connection, case, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from engine.graph.errors import InvalidInput, invalid
+from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord
-from engine.records.run import RunRecord
+from engine.records.run import RunRecord, RunStatus
+from engine.records.verdict import Verdict, verdict
 from engine.runs.schema import PLANS, RUNS, STATE
-from engine.runs.summary import Origin, brief, brief_of_row, summarize
+from engine.runs.summary import ACTIVE, Origin, brief, brief_of_row, summarize
 
 
 def unknown_run(run_id: str) -> InvalidInput:
@@ -35,7 +37,7 @@ def save_head(connection: Connection, head: RunRecord, origin: Origin) -> None:
     """Write a run's head, and everything derived from it and from its plans' rows."""
     columns = (PLANS.c.key, PLANS.c.plan_name, PLANS.c.status, PLANS.c.modes, PLANS.c.hot_us)
     rows = connection.execute(select(*columns).where(PLANS.c.run_id == head.id).order_by(PLANS.c.position))
-    summary = summarize(head, (brief_of_row(*row) for row in rows), origin)
+    summary = summarize(head, (brief_of_row(*row) for row in rows), origin, _verdict(connection, head))
     connection.execute(
         update(RUNS)
         .where(RUNS.c.id == head.id)
@@ -46,6 +48,15 @@ def save_head(connection: Connection, head: RunRecord, origin: Origin) -> None:
             summary=summary.model_dump_json(),
         )
     )
+
+
+def _verdict(connection: Connection, head: RunRecord) -> Verdict | None:
+    """The hot verdict. While a run goes on there is none, and its plans are not parsed for one."""
+    if head.status in ACTIVE:
+        return None
+    query = select(PLANS.c.record).where(PLANS.c.run_id == head.id, PLANS.c.hot_us.is_not(None))
+    plans = map(PlanRecord.model_validate_json, connection.execute(query.order_by(PLANS.c.position)).scalars())
+    return verdict(plans, constraints=Constraints.of(head.options))
 
 
 def save_plans(connection: Connection, run_id: str, plans: Iterable[PlanRecord]) -> None:
@@ -66,6 +77,24 @@ def save_plans(connection: Connection, run_id: str, plans: Iterable[PlanRecord])
         blob_at = case((same_blob, PLANS.c.blob_at), else_=statement.excluded.blob_at)
         changed = {**row, "blob_at": blob_at}
         connection.execute(statement.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed))
+
+
+def interrupt(connection: Connection, why_over: Callable[[str, str | None], str | None]) -> int:
+    """Mark active runs as interrupted for which ``why_over``, asked with a run's id and owner, gives a message; gives
+    how many."""
+    rows = connection.execute(select(RUNS.c.id, RUNS.c.owner).where(RUNS.c.status.in_(ACTIVE))).all()
+    over = [(run_id, message) for run_id, owner in rows if (message := why_over(run_id, owner)) is not None]
+    for run_id, message in over:
+        head, origin = read_head(connection, run_id)
+        save_head(connection, head.model_copy(update={"status": RunStatus.INTERRUPTED, "message": message}), origin)
+        connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(owner=None))
+    return len(over)
+
+
+def blobs_in_use(connection: Connection) -> set[str]:
+    """Serialized plans of all runs."""
+    query = select(PLANS.c.blob_sha256).where(PLANS.c.blob_sha256.is_not(None)).distinct()
+    return set(connection.execute(query).scalars())
 
 
 def unused_blobs(connection: Connection, run_id: str) -> dict[str, float]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Written to ``PRAGMA user_version``; a database with a higher one was made by a newer Planscope."""
+
+UPGRADABLE = (1,)
+"""Versions with the same tables, whose records have nothing that this one does not read: such a database becomes one of
+this version when it is opened, so that an older Planscope, which cannot read new records, leaves it alone."""
 
 APPLICATION_ID = 0x504C5343
 """Written to ``PRAGMA application_id`` ("PLSC"), so that another program's SQLite file is never taken for ours."""

@@ -13,19 +13,28 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from engine.graph.errors import invalid
 from engine.records.plan import PlanRecord
-from engine.records.run import Baseline, Refusal, RunKind, RunRecord, RunStatus
+from engine.records.run import Baseline, Confirmation, Phases, Refusal, RunRecord, RunStatus
 from engine.runs.blobs import Blobs
 from engine.runs.database import BUSY_TIMEOUT_S, Database, StoreError, StoreLocked
 from engine.runs.owners import Owner, is_alive, remove_stale
-from engine.runs.rows import read_head, save_head, save_plans, tick, unknown_run, unused_blobs
+from engine.runs.rows import (
+    blobs_in_use,
+    interrupt,
+    read_head,
+    save_head,
+    save_plans,
+    tick,
+    unknown_run,
+    unused_blobs,
+)
 from engine.runs.schema import PLANS, RUNS, STATE
-from engine.runs.summary import Origin, RunSummary
+from engine.runs.summary import ACTIVE, Origin, RunSummary
 
 __all__ = ["Store", "StoreError"]
 
 _LOG = logging.getLogger(__name__)
-ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
 GONE = "The process that ran it went away; what it had recorded is kept."
+UNSTORED = "How it ended could not be stored; what it had recorded before is kept."
 
 
 class Store:
@@ -40,6 +49,7 @@ class Store:
         self._blobs = Blobs(home / "blobs")
         self._owners = home / "owners"
         self._owner = Owner(self._owners)
+        self._abandoned: set[str] = set()
         self._database = Database(home / "planscope.db", busy_timeout_s)
         try:
             self._database.write(self._tidy)
@@ -73,10 +83,6 @@ class Store:
         """Keep a new run of this process, with the plans it already has."""
         self._database.write(lambda connection: self._insert(connection, run, Origin.OWN))
 
-    def set_running(self, run_id: str) -> None:
-        """A queued run has started."""
-        self._change(run_id, streamed=True, status=RunStatus.RUNNING)
-
     def add_plan(self, run_id: str, plan: PlanRecord) -> None:
         """Keep a plan, or its newer record in place of an earlier one of the same key."""
         self.add_plans(run_id, [plan])
@@ -95,6 +101,10 @@ class Store:
         """Keep what torch took."""
         self._change(run_id, streamed=True, baseline=baseline)
 
+    def set_aftermath(self, run_id: str, confirmation: Confirmation | None, phases: Phases | None) -> None:
+        """Keep the confirmation of the winner, and what the phases took."""
+        self._change(run_id, streamed=True, confirmation=confirmation, phases=phases)
+
     def finish(
         self, run_id: str, status: RunStatus, message: str | None = None, refusal: Refusal | None = None
     ) -> None:
@@ -107,6 +117,10 @@ class Store:
             connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(owner=None))
 
         self._database.write(write)
+
+    def abandon(self, run_id: str) -> None:
+        """A run of this process has ended, and that cannot be stored: it is interrupted as soon as anything can be."""
+        self._abandoned.add(run_id)
 
     # -- Reading
 
@@ -134,15 +148,6 @@ class Store:
         """All runs in brief, newest first."""
         return self._summaries()
 
-    def latest_for(
-        self, graph_id: str, target: str | None = None, cudnn: str | None = None, kind: RunKind | None = None
-    ) -> RunSummary | None:
-        """The newest own run of a graph, where asked for only those for a GPU model, a cuDNN version or of a kind."""
-        for summary in self._summaries(RUNS.c.graph_id == graph_id, RUNS.c.origin == Origin.OWN):
-            if target in (None, summary.target) and cudnn in (None, summary.cudnn) and kind in (None, summary.kind):
-                return summary
-        return None
-
     def change_token(self, run_id: str | None = None) -> int:
         """A number that changes whenever anything (or this run) does, from any process; cheap enough for every rerun.
         Runs that do not exist have -1."""
@@ -158,9 +163,12 @@ class Store:
             owners = (
                 connection.execute(select(RUNS.c.owner).where(RUNS.c.status.in_(ACTIVE)).distinct()).scalars().all()
             )
-        if all(owner is not None and is_alive(self._owners, owner) for owner in owners):
+        if not self._abandoned and all(owner is not None and is_alive(self._owners, owner) for owner in owners):
             return 0
-        return self._database.write(self._interrupt)
+        abandoned = set(self._abandoned)
+        count = self._database.write(self._interrupt)
+        self._abandoned -= abandoned
+        return count
 
     # -- What people do with runs
 
@@ -187,7 +195,7 @@ class Store:
         unused = self._database.write(write)
 
         def remove(connection: Connection) -> None:
-            used = _blobs_in_use(connection)
+            used = blobs_in_use(connection)
             self._blobs.remove({sha256: at for sha256, at in unused.items() if sha256 not in used})
 
         # Apart, so that a process killed in between leaves blobs without a run, never a run without its blobs.
@@ -253,20 +261,14 @@ class Store:
     def _tidy(self, connection: Connection) -> None:
         """What opening a store sets right."""
         self._interrupt(connection)
-        self._blobs.remove_orphans(_blobs_in_use(connection))
+        self._blobs.remove_orphans(blobs_in_use(connection))
         owners = connection.execute(select(RUNS.c.owner).where(RUNS.c.owner.is_not(None))).scalars()
         remove_stale(self._owners, set(owners))
 
     def _interrupt(self, connection: Connection) -> int:
-        rows = connection.execute(select(RUNS.c.id, RUNS.c.owner).where(RUNS.c.status.in_(ACTIVE))).all()
-        gone = [run_id for run_id, owner in rows if owner is None or not is_alive(self._owners, owner)]
-        for run_id in gone:
-            head, origin = read_head(connection, run_id)
-            save_head(connection, head.model_copy(update={"status": RunStatus.INTERRUPTED, "message": GONE}), origin)
-            connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(owner=None))
-        return len(gone)
+        return interrupt(connection, self._why_over)
 
-
-def _blobs_in_use(connection: Connection) -> set[str]:
-    query = select(PLANS.c.blob_sha256).where(PLANS.c.blob_sha256.is_not(None)).distinct()
-    return set(connection.execute(query).scalars())
+    def _why_over(self, run_id: str, owner: str | None) -> str | None:
+        if run_id in self._abandoned:
+            return UNSTORED
+        return None if owner is not None and is_alive(self._owners, owner) else GONE

@@ -1,5 +1,5 @@
 """What lists of runs show: a few numbers of a run, derived when it is written so that nobody parses 500 runs to list
-them."""
+them. The best plan is the verdict's winner."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from engine.graph.spec import GraphSpec
 from engine.graph.tensors import FROZEN, Role
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord, RunStatus
+from engine.records.verdict import Verdict
+
+ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
+"""Of a run that has not ended."""
 
 
 class Origin(StrEnum):
@@ -32,7 +36,9 @@ class Origin(StrEnum):
 
 class RunSummary(BaseModel):
     """One line of a list of runs. Times are hot medians in microseconds; speedups are ratios of times, above 1 where
-    the best plan is faster. ``counts``: plans by status. ``shape`` is for people."""
+    the best plan is faster. ``best_*``: the winner of the hot verdict under the run's own constraints, None where no
+    plan meets them; of a run under way the fastest so far. ``counts``: plans by status; ``timed``: how many are right
+    and timed. ``shape`` is for people; ``reuse``: whether it is a study of reuse."""
 
     model_config = FROZEN
 
@@ -53,12 +59,14 @@ class RunSummary(BaseModel):
     started_at: AwareDatetime
     finished_at: AwareDatetime | None
     counts: dict[Status, int]
+    timed: int = 0
     best_key: str | None = None
     best_name: str | None = None
     best_us: float | None = None
     first_pick_key: str | None = None
     first_pick_us: float | None = None
     torch_us: float | None = None
+    reuse: bool = False
 
     @property
     def recorded(self) -> bool:
@@ -68,7 +76,7 @@ class RunSummary(BaseModel):
     @property
     def measured(self) -> bool:
         """Whether at least one right plan was timed."""
-        return self.best_us is not None
+        return self.timed > 0 or self.best_us is not None  # Lists written before ``timed`` have a best plan then.
 
     @property
     def plans(self) -> int:
@@ -114,10 +122,12 @@ def brief_of_row(key: str, plan_name: str, status: str, modes: str, hot_us: floa
     return PlanBrief(key, plan_name, Status(status), json.loads(modes), hot_us)
 
 
-def summarize(head: RunRecord, plans: Iterable[PlanBrief], origin: Origin) -> RunSummary:
-    """Summary of a run; ``plans`` in the run's order, ``head.plans`` is not looked at."""
+def summarize(head: RunRecord, plans: Iterable[PlanBrief], origin: Origin, judged: Verdict | None = None) -> RunSummary:
+    """Summary of a run; ``plans`` in the run's order, ``head.plans`` is not looked at. ``judged``: the hot verdict;
+    without one the best plan is the fastest so far."""
     plans = list(plans)
-    best = min((p for p in plans if p.hot_us is not None), key=lambda p: p.hot_us or 0.0, default=None)
+    timed = sorted((p for p in plans if p.hot_us is not None), key=lambda p: p.hot_us or 0.0)
+    best = next((p for p in timed if judged is None or p.key == judged.winner), None)
     first = _first_pick(plans, head.options.modes)
     timings = head.baseline.timings if head.baseline else None
     gpu, environment = head.environment.gpu, head.environment
@@ -139,12 +149,14 @@ def summarize(head: RunRecord, plans: Iterable[PlanBrief], origin: Origin) -> Ru
         started_at=head.started_at,
         finished_at=head.finished_at,
         counts=dict(Counter(p.status for p in plans)),
+        timed=len(timed),
         best_key=best.key if best else None,
         best_name=best.plan_name if best else None,
         best_us=best.hot_us if best else None,
         first_pick_key=first.key if first else None,
         first_pick_us=first.hot_us if first else None,
         torch_us=timings.hot.median_us if timings else None,
+        reuse=head.reuse is not None,
     )
 
 

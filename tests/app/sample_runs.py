@@ -68,7 +68,7 @@ def failed_plan(engine: int, status: Status, **more: Any) -> PlanRecord:
     """A plan that ended otherwise."""
     message = None if status is Status.LISTED else f"it ended as {status}"
     fields = {"plan_name": f"eng{engine}", "modes": {}, "stage": STATUS_STAGES[status], "message": message}
-    return PlanRecord(identity=PlanIdentity(engine_id=engine), status=status, **{**fields, **more})
+    return PlanRecord(**{"identity": PlanIdentity(engine_id=engine), "status": status, **fields, **more})
 
 
 def run_of(plans: list[PlanRecord], name: str = "conv_bias_relu", **more: Any) -> RunRecord:

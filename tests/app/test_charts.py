@@ -12,11 +12,17 @@ import plotly.graph_objects as go
 import pytest
 
 from app import readings
-from app.charts import accuracy_figure, build_figure, picked_key, samples_figure, timings_figure
-from app.frames import baseline_times, plans_frame, samples_frame
+from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
+from app.frames import plans_frame
 from app.plan_rows import log_ticks, shortened
+from app.sampled import baseline_times, samples_frame
+from app.samples_chart import samples_figure
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
-from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, timings, wide_run
+from engine.records.regimes import verdicts
+from engine.records.timings import Timings
+from tests.app.full_run import full_run
+from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, samples, timings, wide_run
 
 FIGURES = (timings_figure, accuracy_figure, build_figure)
 
@@ -62,7 +68,8 @@ def test_legend_stays_readable_with_22_engines(wide: pd.DataFrame) -> None:
     names = [t.name for t in figure.data if t.showlegend is not False]
     assert names == [f"engine {i}" for i in range(7)] + [
         "15 other engines",
-        "fastest",
+        "95 % interval of the median",
+        "winner",
         "heuristics' first pick",
         "torch eager 130 µs",
     ]
@@ -71,14 +78,62 @@ def test_legend_stays_readable_with_22_engines(wide: pd.DataFrame) -> None:
 def test_marks_stand_on_their_plans() -> None:
     frame = plans_frame(run_of([ok_plan(1, 90.0, modes={"A": 0}), ok_plan(2, 80.0), ok_plan(3, 85.0)]))
     figure = timings_figure(frame, baseline=baseline_times(run_of([])))
-    assert list(trace(figure, "fastest").customdata) == ["2"]
+    assert list(trace(figure, "winner").customdata) == ["2"]
     assert list(trace(figure, "heuristics' first pick").customdata) == ["1"]
     line = trace(figure, "torch eager 130 µs")
     assert line.mode == "lines"
     assert line.x[0] == line.x[1] == pytest.approx(130)
-    symbols = {trace(figure, name).marker.symbol for name in ("fastest", "heuristics' first pick")}
+    symbols = {trace(figure, name).marker.symbol for name in ("winner", "heuristics' first pick")}
     assert len(symbols) == 2
     assert line.line.dash == "dash"
+
+
+def test_every_interval_is_drawn_between_two_upright_ends() -> None:
+    frame = plans_frame(run_of([ok_plan(1, 80.0), ok_plan(2, 90.0)]))
+    drawn = trace(timings_figure(frame), "95 % interval of the median")
+    ends = [(drawn.x[i], drawn.y[i], drawn.x[i + 1], drawn.y[i + 1]) for i in range(0, len(drawn.x), 3)]
+    assert len(ends) == 2 * 3, "two ends and the line between them, for each plan"
+    for row, (left, between, right) in enumerate((ends[:3], ends[3:])):
+        low, high = frame["hot_low_us"][row], frame["hot_high_us"][row]
+        assert (left[0], right[0]) == (left[2], right[2]) == pytest.approx((low, high))
+        assert (between[0], between[2]) == pytest.approx((low, high))
+        assert left[1] < row < left[3], "an end stands out above and below the dot"
+        assert low < frame["hot_median_us"][row] < high
+
+
+def test_a_tie_is_marked_by_shape_sign_and_word() -> None:
+    frame = plans_frame(run_of([ok_plan(1, 80.0, workspace_bytes=64), ok_plan(2, 80.3), ok_plan(3, 99.0)]))
+    figure = timings_figure(frame)
+    assert list(trace(figure, "winner").customdata) == ["2"], "no workspace beats half a percent"
+    assert list(trace(figure, "ties with the best").customdata) == ["1"]
+    assert trace(figure, "winner").marker.symbol != trace(figure, "ties with the best").marker.symbol
+    assert [text[:2] for text in figure.layout.yaxis2.ticktext] == ["= ", "★ ", "99"]
+    assert "= ties with the best" in trace(figure, "engine 1").hovertext[0]
+
+
+def test_screened_and_excluded_plans_are_hollow_and_named() -> None:
+    few = Timings(hot=samples(400.0, count=3), stopped="screened")
+    run = run_of([ok_plan(1, 80.0, workspace_bytes=4096), ok_plan(2, 90.0), ok_plan(3, 400.0, timings=few)])
+    frame = plans_frame(run, judged=verdicts(run, Constraints(workspace_limit_bytes=0)))
+    figure = timings_figure(frame)
+    assert list(trace(figure, "winner").customdata) == ["2"]
+    screened = trace(figure, "far from the best: a few samples only")
+    excluded = trace(figure, "does not meet the constraints")
+    assert (list(screened.customdata), list(excluded.customdata)) == (["3"], ["1"])
+    assert screened.marker.symbol.endswith("-open") and excluded.marker.symbol.endswith("-open")
+    assert screened.marker.symbol != excluded.marker.symbol
+    assert not any(t.name in ("engine 1", "engine 3") for t in figure.data)
+    assert timings_figure(frame, regime="host_ready") is None, "what nobody measured is not drawn"
+
+
+def test_a_close_up_leaves_out_what_is_far_and_says_that_it_does_not_begin_at_zero() -> None:
+    plans = [ok_plan(1, 80.0), ok_plan(2, 84.0), ok_plan(3, 400.0)]
+    figure = timings_figure(plans_frame(run_of(plans)), baseline=baseline_times(run_of([])), close=True)
+    assert keys(figure) == ["1", "2"]
+    low, high = figure.layout.xaxis.range
+    assert 70 < low < 80 and 84 < high < 95
+    assert "does not begin at 0" in figure.layout.xaxis.title.text
+    assert not any("torch" in (t.name or "") for t in figure.data), "130 us lie outside"
 
 
 def test_log_axis_only_where_the_spread_asks_for_it(wide: pd.DataFrame) -> None:
@@ -221,6 +276,27 @@ def test_samples_in_the_order_taken() -> None:
     assert samples_figure(samples_frame(timings(80.0)).iloc[:0]) is None
 
 
+def test_samples_taken_at_the_power_limit_stand_out() -> None:
+    winner = next(plan for plan in full_run().plans if plan.timings and plan.timings.set_aside)
+    assert winner.timings is not None
+    figure = samples_figure(samples_frame(winner.timings))
+    calm, held = trace(figure, "sample"), trace(figure, "sample, clocks held down")
+    assert (len(calm.x), len(held.x)) == (90, 30)
+    assert calm.hovertext[0].endswith("<br>1,980 MHz, 47 °C, 412 W")
+    assert held.hovertext[0].endswith("<br>1,740 MHz, 61 °C, 699 W, held back by power capping")
+    assert len(trace(samples_figure(samples_frame(winner.timings), "cold"), "sample").x) == 60
+
+
+def test_engines_are_called_what_cudnn_calls_them() -> None:
+    kernel = "cudnn_generated_fort_native_sm90_matMul_knob_2_{}_5_0"
+    named = [ok_plan(4, 80.0 + i, {"K": i}, engine_name=kernel.format(tile)) for i, tile in enumerate(("64x64", "8x8"))]
+    foreign = ok_plan(5, 90.0, engine_name="<b>bold</b>")
+    figure = timings_figure(plans_frame(run_of([*named, foreign])))
+    dots = trace(figure, "engine 4 (fort_native_sm90)")
+    assert "engine 4 (fort_native_sm90 64x64)" in dots.hovertext[0]
+    assert "engine 5 (&lt;b&gt;bold&lt;/b&gt;)" in trace(figure, "engine 5").hovertext[0]
+
+
 def test_foreign_names_are_text_in_plotly_too() -> None:
     name = '<a href="javascript:alert(1)">eng</a>'
     frame = plans_frame(run_of([ok_plan(1, 80.0, plan_name=name, modes={"<b>": 3})]))
@@ -286,8 +362,8 @@ def test_the_charts_in_words(wide: pd.DataFrame) -> None:
     frame = plans_frame(run_of([ok_plan(1, 90.0, modes={"A": 0}), ok_plan(2, 80.0), failed_plan(3, Status.TIMEOUT)]))
     said = readings.timings_summary(frame, baseline=baseline_times(run_of([])))
     assert said == (
-        "2 of 3 plans timed; fastest eng2, 80.0 µs; heuristics' first pick 90.0 µs (1.12x the time of the fastest); "
-        "torch eager 130 µs (1.62x)."
+        "2 of 3 plans timed; fastest eng2, 80.00 µs; heuristics' first pick 90.00 µs (1.12x the time of the best); "
+        "torch eager 130 µs (1.62x the time of the best)."
     )
     assert readings.accuracy_summary(wide) == (
         "34 of 41 plans checked; largest relative errors 1.0e-3 to 7.0e-1; 1 wrong."

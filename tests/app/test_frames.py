@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.frames import COLUMNS, baseline_times, frame_csv, plans_frame, samples_frame, spread, worst_output
+from app.frames import COLUMNS, frame_csv, plans_frame, worst_output
+from app.judged import judge
 from app.plan_facts import plan_facts
+from app.sampled import baseline_times, samples_frame, spread
 from engine.graph.pipelines import pipeline
 from engine.graph.roofline import roofline
-from engine.graph.tensors import DataType
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
+from engine.records.regimes import verdicts
 from engine.records.samples import Samples
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, wide_run
 
@@ -59,7 +62,8 @@ def test_bare_plans_have_rates_only_with_graph_and_gpu() -> None:
     assert plans_frame(plans, graph=graph)["roofline_share"].isna().all()
     assert plans_frame(plans, graph=graph, gpu_name="a card nobody knows")["roofline_share"].isna().all()
     run = run_of(plans)
-    pd.testing.assert_frame_equal(plans_frame(plans, graph=graph, gpu_name="NVIDIA H200"), plans_frame(run))
+    bare = plans_frame(plans, graph=graph, gpu_name="NVIDIA H200", judged=verdicts(run))
+    pd.testing.assert_frame_equal(bare, plans_frame(run))
 
 
 def test_spread_is_in_float64_and_interpolated() -> None:
@@ -118,7 +122,8 @@ def test_baseline_and_samples() -> None:
     baseline = baseline_times(run)
     assert baseline is not None
     assert baseline.name == "torch eager"
-    assert baseline.hot.median_us == pytest.approx(130)
+    assert baseline.regimes["hot"].median_us == pytest.approx(130)
+    assert list(baseline.regimes) == ["hot", "cold", "host"], "what was not timed is left out"
     assert baseline_times(run.model_copy(update={"baseline": None})) is None
     timings = run.plans[0].timings
     assert timings is not None
@@ -132,4 +137,7 @@ def test_baseline_and_samples() -> None:
 def test_a_plans_details_give_the_ranks_that_the_table_gives():
     plan = ok_plan(1, 10.0, modes={"A": 0, "B": 4})
     assert plans_frame([plan])["modes"][0] == "A:0, B:4"
-    assert dict(plan_facts(plan, DataType.BF16))["mode:rank"] == "A:0, B:4 (0 is first)"
+    assert (
+        dict(plan_facts(run_of([plan]), plan, judge(run_of([plan]), Constraints())))["mode:rank"]
+        == "A:0, B:4 (0 is first)"
+    )

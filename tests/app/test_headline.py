@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from app.headline import headline, headline_html
+from app.judged import judge
 from app.theme import PLANNED, provenance
 from engine.graph.pipelines import CATALOGUE
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.run import Baseline, Refusal, RunKind
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, timings
@@ -23,31 +25,66 @@ def torch_at(us, name="torch eager"):
 def test_a_win_over_both():
     sentence = said([ok_plan(1, 100.0, modes={"A": 0}), ok_plan(2, 50.0, modes={"A": 1})]).sentence
     assert sentence == (
-        "The fastest plan, eng2, takes 50.0 µs; 2.00x faster than the heuristics' first pick (100 µs) "
-        "and 2.60x faster than torch eager (130 µs)."
+        "eng2 wins hot with 50.00 µs (95 % interval 49.50 to 50.50 µs); the next plan takes 2.00x as long. "
+        "The heuristics' first pick takes 2.00x the time of the best (100 µs); "
+        "torch eager takes 2.60x the time of the best (130 µs)."
     )
 
 
 def test_a_loss_is_said_as_one():
     outcome = said([ok_plan(1, 100.0, modes={"A": 0})], baseline=torch_at(80.0))
-    assert outcome.sentence.endswith("it is the heuristics' first pick; 1.25x slower than torch eager (80.0 µs).")
-    assert outcome.figures[2].beside == "0.800x the time of the fastest: torch eager wins"
+    assert outcome.sentence.endswith(
+        "The heuristics' first pick wins; torch eager is faster: 0.800x the time of the best (80.0 µs)."
+    )
+    assert outcome.figures[2].beside == "0.800x the time of the best: torch eager wins"
 
 
-def test_every_mode_says_what_its_first_pick_costs():
-    plans = [ok_plan(1, 100.0, modes={"A": 0, "B": 1}), ok_plan(2, 50.0, modes={"B": 0}), ok_plan(3, 75.0)]
-    assert said(plans).figures[1].beside == "A 2.00x, B 1.00x the time of the fastest"
+def test_the_first_pick_is_named_and_says_how_it_stands():
+    picks = ok_plan(1, 100.0, modes={"A": 0, "B": 1})
+    assert said([picks, ok_plan(2, 50.0, modes={"B": 0})]).figures[1].beside == "eng1, 2.00x the time of the best"
+    assert said([picks, ok_plan(2, 150.0)]).figures[1].beside == "eng1, wins"
 
 
-def test_half_a_percent_is_no_difference():
-    assert "as fast as torch eager" in said([ok_plan(1, 100.0)], baseline=torch_at(100.3)).sentence
+def test_a_first_pick_that_does_not_meet_the_constraints_is_no_loss_of_the_winner():
+    run = run_of([ok_plan(1, 80.0, modes={"A": 0}, workspace_bytes=64), ok_plan(2, 100.0, modes={"A": 1})])
+    sentence = headline(run, judge(run, Constraints(workspace_limit_bytes=0))).sentence
+    assert (
+        "first pick does not meet the constraints, and takes 0.800x the time of the best that meets the constraints"
+        in sentence
+    )
+
+
+def test_plans_that_tie_are_said_to_tie():
+    outcome = said([ok_plan(1, 80.0, modes={"A": 0}, workspace_bytes=64), ok_plan(2, 80.3), ok_plan(3, 99.0)])
+    assert outcome.sentence.startswith(
+        "2 plans tie hot at 80.00 to 80.30 µs; eng2 is chosen among them for the smallest "
+    )
+    assert "The heuristics' first pick ties;" in outcome.sentence
+    lead = outcome.figures[0]
+    assert (lead.label, lead.value) == ("2 plans tie", "80.30 µs")
+    assert lead.beside == "eng2, chosen for the smallest workspace, 95 % interval 80.02 to 80.58 µs"
+
+
+def test_constraints_that_nothing_meets_are_said_to():
+    run = run_of([ok_plan(1, 80.0, workspace_bytes=64)])
+    outcome = headline(run, judge(run, Constraints(workspace_limit_bytes=0)))
+    assert outcome.sentence == "None of 1 measured plan meets the constraints (No workspace)."
+    assert outcome.figures == ()
+
+
+def test_torch_ties_by_the_measure_that_plans_tie_by():
+    for best, torch in ((100.0, 100.9), (100.0, 99.1), (2.0, 2.09)):
+        outcome = said([ok_plan(1, best)], baseline=torch_at(torch))
+        assert "Torch eager is as fast as the best" in outcome.sentence
+        assert outcome.figures[-2].beside.endswith("no difference that matters")
+    assert "Torch eager takes 1.01x" in said([ok_plan(1, 100.0)], baseline=torch_at(101.2)).sentence
 
 
 def test_a_first_pick_that_failed_is_named():
     plans = [failed_plan(3, Status.WRONG_RESULT, modes={"A": 0}), ok_plan(1, 100.0, modes={"A": 1})]
     outcome = said(plans)
-    assert "the heuristics' first pick ended as wrong result" in outcome.sentence
-    assert outcome.figures[1].beside == "A: wrong result"
+    assert "The heuristics' first pick ended as wrong result" in outcome.sentence
+    assert outcome.figures[1].beside == "eng3, wrong result"
 
 
 def test_without_torch_the_reason_stands_in_its_place():
@@ -90,7 +127,7 @@ def test_torch_in_float32_is_no_silent_rival_of_a_plan_in_tf32():
     rival = Baseline(name="torch eager", accuracy=(accuracy(3e-6, tolerance=6e-3),), timings=timings(20.0))
     same = rival.model_copy(update={"accuracy": (accuracy(1.5e-3, tolerance=6e-3),)})
     outcome = said([plan], graph=FP32, baseline=rival)
-    assert outcome.sentence.endswith("2.00x faster than torch eager (20.0 µs, in float32).")
+    assert outcome.sentence.endswith("torch eager takes 2.00x the time of the best (20.0 µs, in float32).")
     assert "in float32" in next(figure.beside for figure in outcome.figures if figure.label == "torch eager")
     assert "in float32" not in said([plan], graph=FP32, baseline=same).sentence
     assert "in float32" not in said([plan], baseline=rival).sentence, "bf16 operands are no matter of TF32"

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import links
+from app.demands import written
 from app.links import ExploreState, Regime, View, differing, from_query, to_query
 from engine.graph.pipelines import CATALOGUE
+from engine.records.constraints import Constraints
 from engine.records.plan import PlanIdentity
 
 NAMES = st.sampled_from(sorted(CATALOGUE))
 KNOBS = st.dictionaries(st.from_regex(r"[A-Z][A-Z_0-9]{0,20}", fullmatch=True), st.integers(-9, 10**9), max_size=6)
 KEYS = st.builds(lambda engine, knobs: PlanIdentity(engine_id=engine, knobs=knobs).key, st.integers(0, 999), KNOBS)
+DEMANDS = st.builds(Constraints, st.none() | st.integers(0, 2**50), st.booleans(), st.booleans())
 
 
 @st.composite
@@ -30,6 +33,7 @@ def states(draw):
         target=draw(st.sampled_from(["", "h200", "local", "local:GPU-3f1c", "rtx5090", "file-0123456789ab"])),
         run=draw(st.one_of(st.just(""), st.from_regex(r"[0-9a-f]{32}", fullmatch=True))),
         plan=draw(st.one_of(st.just(""), KEYS)),
+        demands=draw(st.one_of(st.just(""), st.builds(written, DEMANDS))),
         regime=draw(st.sampled_from(Regime)),
         view=draw(st.sampled_from(View)),
     )
@@ -68,7 +72,8 @@ def test_nonsense_under_known_keys_falls_back_to_defaults(query):
         ({"pipeline": "conv9d"}, "pipeline", "Choose one of conv_bias_relu, conv_relu, matmul, matmul_epilogue, sdpa."),
         ({"run": "latest"}, "run", "a run's id is 32 hex digits."),
         ({"plan": "<script>"}, "plan", "an engine id and its knobs"),
-        ({"regime": "lukewarm"}, "regime", "must be one of hot, cold, host."),
+        ({"regime": "lukewarm"}, "regime", "must be one of hot, cold, host, host_ready, end_to_end."),
+        ({"demands": "workspace:1GiB"}, "demands", "some of workspace:BYTES,deterministic,capturable"),
         ({"target": "../../etc"}, "target", "this is not the name of a target."),
         ({"pipeline": "matmul", "hq": "3"}, "hq", "matmul has no parameter of this name; it was ignored."),
     ],

@@ -7,13 +7,19 @@ import statistics
 import time
 from functools import partial
 
+import numpy as np
 import pytest
 
 from app import resources
+from app.judged import judge, plan_of
 from app.links import to_query
 from app.run_list import explore_state
+from app.sampled import REGIME_WORDS
+from app.theme import fmt_ratio
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.run import Refusal
+from engine.records.timings import Regime
 from engine.runs.home import data_home
 from engine.runs.library import Library
 from engine.runs.recordings import Recordings
@@ -45,11 +51,12 @@ def test_a_first_visit_shows_a_recording_labelled_as_one():
     assert not page.exception
     said = texts(page)
     assert "recorded on NVIDIA H200, cuDNN 9.19.0, " in said
-    assert "The fastest plan, " in said
+    assert "wins hot with" in said or "plans tie hot at" in said
     assert "loads in cuDNN 9.19.0 only" in said
     chart = components(page, "chart")[0]
     assert len(chart["rows"]) > 10
-    assert chart["rows"][0]["key"] == chart["selected"], "the fastest plan is chosen where nobody chose another"
+    chosen = next(row for row in chart["rows"] if row["key"] == chart["selected"])
+    assert chart["right"][chart["rows"].index(chosen)].startswith("★"), "the winner, where nobody chose another"
     assert len(tables(page)[0]) >= len(chart["rows"])
 
 
@@ -59,8 +66,35 @@ def test_every_recording_opens_by_its_link(run):
     assert not page.exception
     assert page.selectbox(key="source").value == run.id
     assert alerts(page) == []
-    assert run.best_name in texts(page)
+    record = resources.resources().library.get(run.id)
+    winner = plan_of(record, judge(record, Constraints.of(record.options)).winner)
+    assert winner is not None and winner.plan_name in texts(page)
     assert not page.download_button(key="download-plan").disabled
+
+
+@pytest.mark.parametrize("run", RECORDED, ids=lambda run: f"{run.pipeline}-{run.id[:6]}")
+def test_what_is_said_of_a_recording_is_so_and_what_it_lacks_is_said(run):
+    record = Recordings().get(run.id)
+    said = " ".join(texts(opened(run=run.id)).split())
+    medians = {regime: {} for regime in Regime}
+    for plan in record.timed():
+        for regime in Regime:
+            if samples := plan.timings.of(regime):
+                medians[regime][plan.key] = float(np.median(samples.values.astype(float)))
+    for regime, found in medians.items():
+        assert (f"{REGIME_WORDS[regime]} not measured – –" in said) == (not found)
+    best = min(medians[Regime.HOT].values())
+    if (pick := record.first_pick) and (us := medians[Regime.HOT].get(pick.key)) and us > 1.05 * best:
+        assert f"heuristics' first pick takes {fmt_ratio(us / best)} the time of the best" in said
+    torch_us = record.baseline.timings.hot.median_us
+    assert f"{fmt_ratio(torch_us / best)} the time of the best" in said
+    assert (
+        ("None: the winner was not measured again" in said) or record.confirmation or "Not needed: the winner" in said
+    )
+    sampled = any(plan.timings and plan.timings.stopped for plan in record.plans)
+    assert ("Plans were timed one after another, not in turns." in said) == (not sampled)
+    if all(output.nan is None for plan in record.plans for output in plan.accuracy):
+        assert "counts of NaN and Inf apart, were not recorded in this run." in said
 
 
 def test_a_link_shows_the_same_plan_chart_and_timing():
@@ -215,7 +249,7 @@ def test_a_run_with_every_kind_of_failure():
     page = opened(**link_to(run))
     assert not page.exception
     outcomes = {row[2] for row in tables(page)[0]}
-    assert {"✓ ok", "≠ wrong result", "⧖ timed out", "↯ crashed", "✗ build failed", "⊘ unsupported"} <= outcomes
+    assert {"✓ ok", "≠ wrong result", "◷ timed out", "↯ crashed", "✗ build failed", "⊘ unsupported"} <= outcomes
     assert "measured here on NVIDIA H200" in texts(page)
     for plan in run.plans:
         if plan.status not in (Status.OK, Status.LISTED):

@@ -11,9 +11,11 @@ import pytest
 from app import job_view, resources
 from app.evidence import planned_run
 from app.frames import plans_frame
+from app.judged import judge
 from app.plan_detail import Shown, plan_bundle
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.snapshots import JobState
+from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.run import RunKind
 from tests.app.pages import alerts, components, opened, tables, texts
@@ -49,10 +51,11 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
 
     run = planned_run(job, letters, CATALOGUE["matmul"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
-    shown = Shown(run, job.version, plans_frame(run), resources.resources().library.store.get_blob)
+    judged, blobs = judge(run, Constraints()), resources.resources().library.store
+    shown = Shown(run, job.version, judged, plans_frame(run), blobs.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
-        assert json.loads(bundle.read("recipe.json"))["plan_key"] == plan.key
-        assert {"plan.bin", "load_plan.py", "SHA256SUMS"} <= set(bundle.namelist())
+        assert json.loads(bundle.read("plan-1.json"))["recipe"]["plan_key"] == plan.key
+        assert {"plan-1.bin", "load_plan.py", "SHA256SUMS"} <= set(bundle.namelist())
 
 
 def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
@@ -64,10 +67,12 @@ def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
     letters = {**sizes, "alpha": "3"}
     run = planned_run(job, letters, CATALOGUE["matmul_epilogue"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
-    shown = Shown(run, job.version, plans_frame(run), resources.resources().library.store.get_blob)
+    blobs = resources.resources().library.store
+    shown = Shown(run, job.version, judge(run, Constraints()), plans_frame(run), blobs.get_blob)
     with zipfile.ZipFile(io.BytesIO(plan_bundle(shown, plan))) as bundle:
-        assert json.loads(bundle.read("manifest.json"))["parameters"]["alpha"] == "3"
-        tensors = {tensor["name"]: tensor for tensor in json.loads(bundle.read("tensors.json"))}
+        (graph,) = json.loads(bundle.read("manifest.json"))["graphs"]
+        assert graph["parameters"]["alpha"] == "3"
+        tensors = {tensor["name"]: tensor for tensor in json.loads(bundle.read("graph-1.json"))["tensors"]}
     assert tensors["alpha"]["value"] == 3.0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("graph", "records", "machine", "plans", "measure", "runs", "bundles", "jobs", "cli")
+ROOMS = ("graph", "records", "machine", "plans", "measure", "runs", "bundles", "jobs", "bench", "cli")
 LAYERS = ("engine", "app", "pages")
 GPU_MODULES = {"torch", "cudnn"}
 FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))

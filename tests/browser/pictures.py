@@ -13,8 +13,8 @@ from tests.browser.conftest import ARGUMENTS, IDLE, ROOT, serving
 FOLDER = ROOT / "app" / "pictures"
 WIDTH = 1400
 PICTURES = {
-    "explore.png": ("/", "light", 0, 1560),
-    "plan.png": ("/?pipeline=matmul_epilogue", "dark", 945, 1965),
+    "explore.png": ("/", "light", 0, 1620),
+    "plan.png": ("/?pipeline=matmul_epilogue", "dark", 1418, 2478),
 }
 """File: page, colour scheme, and from where to where down the page."""
 

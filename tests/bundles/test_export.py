@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 
 import pytest
 
-from engine.bundles.export import bundle, default_plan, file_name
+from engine.bundles.export import Part, bundle, bundle_of, default_plan, file_name
 from engine.graph.errors import InvalidInput
 from engine.records.plan import OutputAccuracy, PlanIdentity, Stage, Status, Timings
 from engine.records.run import RunRecord
 from engine.records.samples import Samples
+from engine.records.verdict import verdict
+from tests.bundles.mutations import unpacked
 
 pytestmark = pytest.mark.cudnn
 
 MEMBERS = {
-    "plan.bin", "recipe.json", "graph.json", "tensors.json", "manifest.json", "environment.json", "load_plan.py",
-    "README.txt", "device_properties.json", "SHA256SUMS",
+    "manifest.json", "graph-1.json", "run-1.json", "plan-1.json", "plan-1.bin", "load_plan.py", "README.txt",
+    "device_properties.json", "SHA256SUMS",
 }  # fmt: skip
-
-
-def members(data):
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def timed(plan, us):
@@ -37,29 +32,36 @@ def timed(plan, us):
 
 def test_members_and_checksums(made):
     m = made("matmul_epilogue")
-    files = members(bundle(m.run, m.plan, m.blob))
+    files = unpacked(bundle(m.run, m.plan, m.blob))
     assert set(files) == MEMBERS
     sums = dict(reversed(line.split("  ")) for line in files["SHA256SUMS"].decode().splitlines())
     assert list(sums) == sorted(MEMBERS - {"SHA256SUMS"})
     assert all(hashlib.sha256(files[name]).hexdigest() == digest for name, digest in sums.items())
-    assert files["plan.bin"] == m.blob
+    assert files["plan-1.bin"] == m.blob
 
 
 def test_contents_say_what_the_plan_is(made):
     m = made("matmul_epilogue")
-    files = {name: json.loads(data) for name, data in members(bundle(m.run, m.plan, m.blob)).items() if ".json" in name}
-    assert files["recipe.json"]["engine_id"] == m.plan.identity.engine_id
-    assert files["recipe.json"]["knobs"] == m.plan.identity.knobs
+    files = {
+        name: json.loads(data) for name, data in unpacked(bundle(m.run, m.plan, m.blob)).items() if ".json" in name
+    }
+    plan, graph, run = files["plan-1.json"], files["graph-1.json"], files["run-1.json"]
+    assert plan["recipe"]["engine_id"] == m.plan.identity.engine_id
+    assert plan["recipe"]["knobs"] == m.plan.identity.knobs
+    assert (plan["measured"], plan["workspace_bytes"]) == (None, m.plan.workspace_bytes)
     manifest = files["manifest.json"]
-    assert (manifest["format"], manifest["version"], manifest["measured"]) == ("planscope-bundle", 1, "not measured")
+    assert (manifest["format"], manifest["version"]) == ("planscope-bundle", 2)
     assert manifest["cudnn_backend"] == m.run.environment.cudnn_backend
-    assert manifest["workspace_bytes"] == m.plan.workspace_bytes
-    tensors = {t["name"]: t for t in files["tensors.json"]}
+    assert "planned and built without a GPU (its properties: read off a device), nothing was run" in manifest["label"]
+    assert manifest["graphs"][0]["dims"]["A"] == [16, 512, 1024] and "alpha" not in manifest["graphs"][0]["dims"]
+    tensors = {t["name"]: t for t in graph["tensors"]}
     assert list(tensors) == ["A", "B", "bias", "alpha", "C", "amax"]
     assert (tensors["alpha"]["role"], tensors["alpha"]["value"]) == ("scalar", 0.125)
     assert tensors["B"]["strides"] == [1024 * 512, 512, 1]
-    assert type(m.run.graph).model_validate_json(json.dumps(files["graph.json"])).graph_id == m.run.graph_id
-    assert files["environment.json"]["cudnn_frontend"] == m.run.environment.cudnn_frontend
+    assert type(m.run.graph).model_validate_json(json.dumps(graph["spec"])).graph_id == m.run.graph_id
+    assert [call["method"] for call in graph["calls"]][-5:] == ["matmul", "mul", "bias", "gelu", "reduction"]
+    assert run["environment"]["cudnn_frontend"] == m.run.environment.cudnn_frontend
+    assert run["verdict"] is None
 
 
 def test_equal_bytes_each_time_and_after_a_round_trip(made):
@@ -71,12 +73,50 @@ def test_equal_bytes_each_time_and_after_a_round_trip(made):
 def test_a_measured_plan_says_what_was_measured(made):
     m = made("matmul_epilogue")
     plan = timed(m.plan, 25.123456)
-    files = members(bundle(m.run.model_copy(update={"plans": (plan,)}), plan, m.blob))
-    measured = json.loads(files["manifest.json"])["measured"]
-    assert measured["hot_us"] == {"median": 25.12, "p10": 24.92, "p90": 25.32, "samples": 3}
-    assert measured["accuracy"][0]["max_rel"] == 0.002
+    files = unpacked(bundle(m.run.model_copy(update={"plans": (plan,)}), plan, m.blob))
+    told = json.loads(files["plan-1.json"])
+    assert told["measured"]["hot_us"] == {"median": 25.12, "p10": 24.92, "p90": 25.32, "samples": 3}
+    assert told["measured"]["accuracy"][0]["max_rel"] == 0.002
+    assert told["record"]["timings"]["hot"] == plan.timings.hot.model_dump(mode="json")
     assert "25.12 us on NVIDIA H200" in files["README.txt"].decode()
     assert "Keep files of your own out of this folder" in files["README.txt"].decode(), "the loader refuses them"
+
+
+def test_the_verdict_goes_along_with_the_samples_of_its_tie_set(recorded):
+    run, blobs = recorded("matmul")
+    plan, why = default_plan(run)
+    assert why.startswith("the winner among 3 plans that tie, for the smallest workspace")
+    assert plan.key != run.best.key, "the winner and not the smallest median"
+    told = json.loads(unpacked(bundle_of([Part(run, (plan,), blobs, why)]))["run-1.json"])
+    found = verdict(run)
+    assert told["chosen"] == why
+    assert (told["verdict"]["winner"], tuple(told["verdict"]["tie_set"])) == (plan.key, found.tie_set)
+    contenders = {PlanIdentity.model_validate(c["identity"]).key: c["hot"] for c in told["verdict"]["contenders"]}
+    assert set(contenders) == {*found.tie_set, run.first_pick.key}
+    timings = {p.key: p.timings for p in run.plans}
+    assert all(hot == timings[key].hot.model_dump(mode="json") for key, hot in contenders.items())
+
+
+def test_plans_of_several_shapes_in_one_file(planned):
+    parts = [planned("matmul", n=n) for n in (8, 16)]
+    files = unpacked(bundle_of(parts))
+    manifest = json.loads(files["manifest.json"])
+    assert [graph["dims"]["B"] for graph in manifest["graphs"]] == [[8, 512, 8], [8, 512, 16]]
+    assert len(manifest["plans"]) == sum(len(part.plans) for part in parts) > 2
+    first = next(plan for plan in manifest["plans"] if plan["graph"] == 2)
+    assert first["plan_key"] == parts[1].plans[0].key
+    assert "load_plan(dims=" in files["README.txt"].decode()
+
+
+def test_plans_that_a_loader_could_not_tell_apart_and_of_other_machines_are_refused(planned, made):
+    one, relu = planned("matmul", n=8), made("conv_relu")
+    with pytest.raises(InvalidInput, match="could not tell them apart"):
+        bundle_of([one, one])
+    other = relu.run.model_copy(
+        update={"environment": relu.run.environment.model_copy(update={"cudnn_backend": "9.1"})}
+    )
+    with pytest.raises(InvalidInput, match=r"one cuDNN, and another run has"):
+        bundle_of([one, Part(other, (relu.plan,), {relu.plan.blob_sha256: relu.blob})])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +150,13 @@ def test_default_plan(made):
     assert chosen.plan_name == "eng2"
     assert "nothing was measured" in why
     chosen, why = default_plan(m.run.model_copy(update={"plans": (timed(plans[0], 9), timed(plans[1], 12))}))
-    assert (chosen.plan_name, why) == ("eng3", "the fastest plan of the run")
+    assert (chosen.plan_name, why) == ("eng3", "the winner of the run")
+    tied = tuple(
+        timed(plan, us).model_copy(update={"workspace_bytes": size})
+        for plan, us, size in zip(plans, (9, 9.05), (64, 0), strict=False)
+    )
+    chosen, why = default_plan(m.run.model_copy(update={"plans": tied}))
+    assert (chosen.plan_name, why) == ("eng2", "the winner among 2 plans that tie, for the smallest workspace")
     with pytest.raises(InvalidInput, match="no plan"):
         default_plan(m.run.model_copy(update={"plans": plans[2:]}))
 

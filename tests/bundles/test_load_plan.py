@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from engine.bundles import load_plan as loader
-from engine.bundles.export import bundle
+from engine.bundles.export import bundle, bundle_of
 from engine.machine.driver import fetched_library
 from engine.plans.properties import complete_properties
 from engine.plans.targets import resolve_target
 from engine.runs.recordings import SHIPPED
+from tests.bundles.mutations import packed, sealed, unpacked
 
 pytestmark = pytest.mark.cudnn
 
@@ -61,8 +62,9 @@ def test_self_test_without_a_gpu_checks_and_loads(folder, made):
     done = start(folder)
     assert done.returncode == 0, done.stderr
     lines = dict(line.split(None, 1) for line in reversed(done.stdout.splitlines()))
-    assert lines["checksums"] == "9 files, all as SHA256SUMS says"
+    assert lines["checksums"] == "8 files, all as SHA256SUMS says"
     assert lines["cuDNN"].startswith(made("matmul_epilogue").run.environment.cudnn_backend)
+    assert lines["loaded"].startswith("from its serialized form in")
     assert "onto device properties of NVIDIA H200" in lines["loaded"]
     assert lines["ran"].startswith("no")
     assert done.stdout.count("\ntensor ") == 6
@@ -89,13 +91,13 @@ def test_self_test_takes_a_zip_and_properties(made, tmp_path):
     (tmp_path / "a100.json").write_text(json.dumps(complete_properties(target.properties, 99999)[0]))
     assert start(tmp_path, "b.zip").returncode == 0
     wrong = start(tmp_path, "b.zip", "--properties", "a100.json")
-    assert wrong.returncode == 1
-    assert "made for NVIDIA H200" in wrong.stderr and "ARCH_MISMATCH" in wrong.stderr
+    assert wrong.returncode == 0, wrong.stderr
+    assert "from the heuristics' choice" in wrong.stdout or "from its recipe" in wrong.stdout
+    assert "ARCH_MISMATCH" in wrong.stdout
     assert start(tmp_path, "b.zip", "--properties", "missing.json").returncode == 2
     broken = start(tmp_path, "load_plan.py")
     assert broken.returncode == 1 and "cannot be read as a bundle" in broken.stderr
-    for done in (wrong, broken):
-        assert "Traceback" not in done.stderr
+    assert "Traceback" not in broken.stderr
 
 
 def test_a_program_of_ones_own_loads_it(folder):
@@ -103,7 +105,8 @@ def test_a_program_of_ones_own_loads_it(folder):
 import json
 from load_plan import BundleError, load_plan
 plan = load_plan(properties=open("device_properties.json").read())
-assert plan.workspace_bytes == plan.manifest["workspace_bytes"]
+assert plan.workspace_bytes == plan.file["workspace_bytes"]
+assert (plan.way, plan.why) == ("serialized", "")
 assert [t["uid"] for t in plan.tensors.values()] == [1, 2, 3, 4, 5, 6]
 try:
     plan(A=1 << 20, B=1 << 20, bias=1 << 20)
@@ -125,23 +128,105 @@ def test_without_the_driver_library_it_says_so(folder):
         assert "libcuda.so.1" in start(folder, "--properties", "device_properties.json", driver=False).stderr
 
 
-def test_another_cudnn_version_is_refused_plainly(members, tmp_path, monkeypatch):
-    manifest = json.loads(members["manifest.json"])
-    with pytest.raises(loader.BundleError, match=r"loads in cuDNN 1\.2\.3 alone, and here is cuDNN .*==1\.2\.3"):
-        loader.import_cudnn("1.2.3")
+def load_here(folder, code, members, path="b.zip"):
+    """Run a program of one's own beside a bundle that is written there as a zip."""
+    (folder / path).write_bytes(packed(members))
+    shutil.copy(loader.__file__, folder / "load_plan.py")
+    (folder / "properties.json").write_text(
+        json.dumps(complete_properties(resolve_target("h200").properties, 99999)[0])
+    )
+    done = start(
+        folder, code="import json, warnings\nfrom load_plan import *\nP = open('properties.json').read()\n" + code
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+WAY = """
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    plan = load_plan("b.zip", properties=P, plan=None)
+print(json.dumps([plan.way, plan.why, plan.plan_name, plan.workspace_bytes, [str(one.message) for one in said]]))
+"""
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_a_plan_of_another_cudnn_is_built_anew_from_its_recipe_and_it_says_why(members, made, tmp_path):
+    """As if this version were another one: what it serialized is not even tried."""
+    manifest = {**json.loads(members["manifest.json"]), "cudnn_backend": "9.1.0"}
+    other = sealed({**members, "manifest.json": json.dumps(manifest).encode()})
+    way, why, name, workspace, said = load_here(tmp_path, WAY, other)
+    plan = made("matmul_epilogue").plan
+    assert (way, name, workspace) == ("recipe", plan.plan_name, plan.workspace_bytes)
+    assert "cuDNN 9.1.0 serialized it" in why and why in said[0] and "taken from its recipe" in said[0]
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_where_the_recipe_fails_too_the_heuristics_choose(members, tmp_path):
+    plan = json.loads(members["plan-1.json"])
+    plan["recipe"] |= {"engine_id": 9999, "plan_name": "eng9999", "knobs": {"NO_SUCH_KNOB": 1}}
+    other = sealed({**members, "plan-1.json": json.dumps(plan).encode(), "plan-1.bin": b"junk"})
+    way, why, name, _, said = load_here(tmp_path, WAY, other)
+    assert way == "heuristics" and name.startswith("eng") and name != "eng9999"
+    assert "The serialized plan does not load" in why and "Its recipe does not build" in why
+    assert "eng9999 is taken from the heuristics' choice" in said[0]
+    strict = """
+try:
+    load_plan("b.zip", properties=P, fallback=False)
+except BundleError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "does not load this plan" in load_here(tmp_path, strict, other)
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+@pytest.mark.parametrize("pipeline", ["conv_bias_relu", "sdpa"])
+def test_the_calls_of_every_kind_of_graph_build_its_plan(made, tmp_path, pipeline):
+    m = made(pipeline)
+    members = unpacked(bundle(m.run, m.plan, m.blob))
+    way, _, name, workspace, _ = load_here(tmp_path, WAY, sealed({**members, "plan-1.bin": b"junk"}))
+    assert (way, name, workspace) == ("recipe", m.plan.plan_name, m.plan.workspace_bytes)
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_of_several_shapes_a_call_picks_by_dims(planned, tmp_path):
+    parts = [planned("matmul", n=n) for n in (8, 16)]
+    members = unpacked(bundle_of(parts))
+    code = """
+class Array:
+    def __init__(self, *shape):
+        self.__cuda_array_interface__ = {"shape": shape, "typestr": "<V2", "strides": None, "data": (1 << 20, False)}
+plans = load_plan("b.zip", properties=P)
+told = []
+for given in ({"A": Array(8, 256, 512), "B": Array(8, 512, 16)}, {1: Array(8, 256, 512), 2: Array(8, 512, 8)},
+              {"B": Array(8, 512, 99)}, {"A": Array(8, 256, 512)}, {"A": 1 << 20}):
+    try:
+        plans(given)
+    except BundleError as error:
+        told.append(str(error))
+one = load_plan("b.zip", properties=P, dims={"B": (8, 512, 16)})
+other = load_plan("b.zip", properties=P, dims={"B": (8, 512, 16)}, plan=LAST)
+print(json.dumps([told, one.tensors["B"]["dims"], one.plan_name, other.plan_name, len(plans._loaded)]))
+"""
+    last = parts[1].plans[-1]
+    told, dims, name, other, loaded = load_here(tmp_path, code.replace("LAST", repr(last.key)), members)
+    assert "without a GPU: it cannot run" in told[0] and "without a GPU: it cannot run" in told[1]
+    assert told[2].startswith("0 graphs") and told[3].startswith("2 graphs") and told[4].startswith("2 graphs")
+    assert (dims, name, other, loaded) == ([8, 512, 16], parts[1].plans[0].plan_name, last.plan_name, 2)
+
+
+def test_without_the_cudnn_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cudnn", None)
-    with pytest.raises(loader.BundleError, match="pip install"):
-        loader.import_cudnn(manifest["cudnn_backend"])
+    with pytest.raises(loader.BundleError, match=r"pip install .*==1\.2\.3"):
+        loader.import_cudnn("1.2.3")
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[]", b"null", b"5", b"\xff", b"[" * 50_000, b'{"format": 1, "version": 1}']
 )
 def test_what_is_whole_but_no_bundle_is_named_as_that(members, tmp_path, data):
-    for name in ("manifest.json", "tensors.json"):
+    for name in ("manifest.json", "graph-1.json", "plan-1.json"):
         for other in ({**members, name: data}, {k: v for k, v in members.items() if k != name}):
-            if (name, data) in (("tensors.json", b"{}"), ("tensors.json", b"[]")) and name in other:
-                continue  # no tensors at all: for the plan to contradict
             other["SHA256SUMS"] = "".join(
                 f"{hashlib.sha256(other[member]).hexdigest()}  {member}\n"
                 for member in sorted(other)
@@ -152,7 +237,7 @@ def test_what_is_whole_but_no_bundle_is_named_as_that(members, tmp_path, data):
                 for member, content in other.items():
                     archive.writestr(member, content)
             with pytest.raises(loader.BundleError, match=r"no bundle of a plan|this loader reads"):
-                loader.self_test(path, None)
+                loader.load_plan(path)
 
 
 def test_a_run_file_is_no_bundle(capsys):
@@ -183,7 +268,7 @@ def test_every_mutation_of_a_member_is_noticed(members):
             loader.verify({**members, name: bytes(data)})
 
 
-@pytest.mark.parametrize("name", ["plan.bin", "SHA256SUMS", "load_plan.py"])
+@pytest.mark.parametrize("name", ["plan-1.bin", "SHA256SUMS", "load_plan.py"])
 def test_a_missing_member_is_noticed(members, folder, name):
     (folder / name).unlink()
     with pytest.raises(loader.BundleError, match=name):
@@ -210,7 +295,7 @@ def test_sums_in_another_form_are_refused(members):
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_zip_with_a_name_twice_is_refused(members, tmp_path):
     with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
-        for name, data in [*members.items(), ("plan.bin", members["plan.bin"])]:
+        for name, data in [*members.items(), ("plan-1.bin", members["plan-1.bin"])]:
             archive.writestr(name, data)
     with pytest.raises(loader.BundleError, match="one name"):
         loader.read_members(tmp_path / "twice.zip")
@@ -224,29 +309,6 @@ def test_a_zip_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeypatch)
     monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(loader.BundleError, match="unpacks to more than 1,000,000 bytes"):
         loader.read_members(tmp_path / "bomb.zip")
-
-
-def test_damaged_zips_never_pass(made, tmp_path):
-    """100 zips with a few flipped bytes: refused, or every member came out as it went in."""
-    m = made("conv_bias_relu")
-    whole = bundle(m.run, m.plan, m.blob)
-    good = loader.read_members(_write(tmp_path / "good.zip", whole))
-    rng, passed = random.Random(7), 0
-    for _ in range(100):
-        data = bytearray(whole)
-        for _ in range(rng.randint(1, 4)):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-        try:
-            assert loader.read_members(_write(tmp_path / "bad.zip", bytes(data))) == good
-            passed += 1
-        except loader.BundleError:
-            pass
-    assert passed < 20
-
-
-def _write(path, data):
-    path.write_bytes(data)
-    return path
 
 
 DECLARED = {
@@ -319,7 +381,7 @@ def test_scalars_are_written_in_their_own_type():
 
 def test_tensors_go_by_name_or_uid(members):
     plan = object.__new__(loader.Plan)
-    plan.tensors = {t["name"]: t for t in json.loads(members["tensors.json"])}
+    plan.tensors = {t["name"]: t for t in json.loads(members["graph-1.json"])["tensors"]}
     assert plan._by_name({1: "a", "B": "b", 3: "c"}) == {"A": "a", "B": "b", "bias": "c"}
     for given, told in (({"A": 1}, "B, bias"), ({"A": 1, 1: 1, 2: 1, 3: 1}, "given twice"), ({"Z": 1}, "no tensor")):
         with pytest.raises(loader.BundleError, match=told):
@@ -352,7 +414,7 @@ class Cudnn:
 def loaded(members):
     plan = object.__new__(loader.Plan)
     plan.manifest = json.loads(members["manifest.json"])
-    plan.tensors = {t["name"]: t for t in json.loads(members["tensors.json"])}
+    plan.tensors = {t["name"]: t for t in json.loads(members["graph-1.json"])["tensors"]}
     plan._cudnn, plan._graph, plan._handle, plan._torch, plan.device = Cudnn(), Graph(), "handle", None, None
     plan.workspace_bytes = 64
     return plan

@@ -13,8 +13,9 @@ import pytest
 from engine.bundles.export import bundle
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.planning import plan_graph
-from engine.jobs.pool import BuilderPool, End
+from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import ROOT
+from engine.jobs.replies import End
 from engine.plans.targets import resolve_target
 from engine.records.plan import PlanIdentity, Status
 from engine.runs.archive import pack
@@ -126,9 +127,9 @@ def test_flashinfer_3449_a_bundle_names_its_plan_by_engine_and_knobs(recordings,
     run = recorded("matmul_epilogue", activation="gelu")
     inside = members(bundle(run, run.best, recordings.blob(run.id, run.best.blob_sha256)))
     documents = {name: json.loads(data) for name, data in inside.items() if name.endswith(".json")}
-    assert {"recipe.json", "manifest.json"} <= set(documents)
+    assert {"plan-1.json", "manifest.json"} <= set(documents)
     assert not [key for content in documents.values() for key in keys(content) if "index" in key.lower()]
-    recipe = documents["recipe.json"]
+    recipe = documents["plan-1.json"]["recipe"]
     assert recipe["engine_id"] == run.best.identity.engine_id and recipe["knobs"] == run.best.identity.knobs
     assert recipe["cudnn_backend"] == run.environment.cudnn_backend, "an engine id means nothing without it"
 
@@ -146,7 +147,7 @@ def test_flashinfer_3566_the_order_of_plans_in_a_file_does_not_decide_which_is_t
         assert invoke("bundle", "export", file, "--plan", chosen.key, "--out", out).exit_code == 0
         bundles.append(out.read_bytes())
     assert bundles[0] == bundles[1]
-    assert members(bundles[0])["plan.bin"] == blobs[chosen.blob_sha256]
+    assert members(bundles[0])["plan-1.bin"] == blobs[chosen.blob_sha256]
 
 
 def test_flashinfer_3566_an_index_is_not_taken_for_a_plan(recorded, invoke, tmp_path):

@@ -128,10 +128,31 @@ def test_files_that_cannot_be_read_or_written(invoke, tmp_path):
         assert complaint(invoke(*plan, "--out", out))[0]["field"] == "--out"
 
 
+def test_run_files_that_cannot_be_read(invoke, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.runs.archive_reading.MAX_FILE_BYTES", 10)
+    (tmp_path / "large.zip").write_bytes(b"x" * 11)
+    for name, words in (("none.zip", "No such file"), (".", "Is a directory"), ("large.zip", "larger than 10 bytes")):
+        (field,) = complaint(invoke("runs", "show", f"{tmp_path}/{name}", "--json"))
+        assert field["field"] == "run file" and words in field["rule"]
+
+
 def test_sweep_looks_at_its_arguments_before_it_asks_for_a_gpu(invoke, monkeypatch):
     monkeypatch.setattr("engine.machine.gpus.list_gpus", lambda: ())
     assert complaint(invoke("sweep", "matmul", "-p", "m=0", "--json"))[0]["field"] == "m"
     assert complaint(invoke("sweep", "matmul", "--seed", "-1", "--json"))[0]["field"] == "seed"
+    for option, value in (
+        ("preset", "hasty"),
+        ("data", "zeros"),
+        ("score-shift", "nan"),
+        ("score-shift", "1e9"),
+        ("workspace-limit", "64X"),
+        ("workspace-limit", "-1"),
+        ("workspace-limit", "9999999999G"),
+        ("workspace-limit", ""),
+    ):
+        (entry,) = complaint(invoke("sweep", "matmul", f"--{option}={value}", "--json"))
+        assert entry["field"] == option and entry["remedy"], (option, value)
+    assert complaint(invoke("sweep", "matmul", "--score-shift=-40", "--json"))[0]["field"] == "score_shift"
     (entry,) = complaint(invoke("sweep", "matmul", "--json"), status=1)
     assert "no NVIDIA GPU" in entry["rule"] and "plan" in entry["remedy"]
     complaint(invoke("env", "--properties", "x.json", "--json"), status=1)

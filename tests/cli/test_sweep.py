@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import UTC, datetime
 
 import pytest
 
+from engine.cli.shapes import run_json
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.jobs.request import Progress
@@ -15,6 +17,8 @@ from engine.records.environment import Environment, GpuInfo
 from engine.records.plan import PlanIdentity, PlanRecord, Stage, Status, Timings
 from engine.records.run import Refusal, RunRecord, RunStatus
 from engine.records.samples import Samples
+from tests.app.full_run import full_run
+from tests.cli.verdicts import check_best
 
 GPU = GpuInfo(
     name="NVIDIA H200", uuid="GPU-1", compute_capability="9.0", sm_count=132, memory_bytes=150_000_000_000, driver="580"
@@ -87,15 +91,24 @@ def test_done_also_when_some_plans_failed(swept, invoke, tmp_path):
     assert [p["status"] for p in told["plans"]] == ["ok", "exec_failed", "ok"]
     assert told["plans"][0]["hot_us"]["median"] == 10.5 and told["plans"][1]["hot_us"] is None
     assert told["plans"][1]["error"] == "it broke"
+    hot = told["verdict"]
+    assert (hot["winner"], hot["tie_set"], hot["reason"]) == ("1", ["1"], None)
+    assert hot["intervals"]["3"] == {"median": 12.5, "low": 12.0, "high": 13.0, "effective_samples": 2}
+    assert told["first_picks"] == {"A": {"key": "1", "regret": 1.0, "ties": True, "close_after": 1, "listed": 3}}
+    assert set(told["regimes"]) == {"hot", "cold", "host"} and told["confirmation"] is None
+    assert told["plans"][0]["host_us"]["median"] == 10.5
+    assert told["plans"][0]["host_ready_us"] is told["plans"][0]["end_to_end_us"] is None
+    assert {said["topic"] for said in told["sentences"]} >= {"winner", "heuristics", "circumstances"}
     listed = {run["id"] for run in json.loads(invoke("runs", "list", "--json").stdout)["runs"]}
     assert told["run_id"] in listed
     from_file = json.loads(invoke("runs", "show", tmp_path / "run.zip", "--json").stdout)
     assert from_file["plans"] == told["plans"]
     assert "note: a word" in result.stderr
+    assert re.search(r"^expect about \d+ s for some 30 plans, preset standard$", result.stderr, re.MULTILINE)
     people = invoke("runs", "show", told["run_id"]).stdout
     assert "eng1" in people and "first pick" in people and "1 exec_failed" in people
     bundled = json.loads(invoke("bundle", "export", told["run_id"], "--out", tmp_path / "b.zip", "--json").stdout)
-    assert (bundled["plan"], bundled["chosen"], bundled["measured"]) == ("1", "the fastest plan of the run", True)
+    assert (bundled["plan"], bundled["chosen"], bundled["measured"]) == ("1", "the winner of the run", True)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +142,23 @@ def test_a_target_that_is_elsewhere_is_a_wrong_argument_where_there_is_a_gpu(swe
     result = swept(RunStatus.DONE, [], "--target", "b200")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["fields"][0]["field"] == "target"
+
+
+def test_the_best_is_the_winner_among_the_plans_that_tie():
+    told = json.loads(json.dumps(run_json(full_run())))
+    verdict, winner = told["verdict"], "41;STAGES=4;TILE_SIZE=3"
+    assert (told["best"], verdict["tie_set"]) == (winner, [winner, "4", "7"])
+    check_best(told)
+    for other in ("4", "7", "10", None):  # of a larger workspace, of one that ties no more, and none
+        with pytest.raises(AssertionError):
+            check_best({**told, "best": other, "verdict": {**verdict, "winner": other}})
+    for tied in ([winner], [winner, "4", "7", "10"], ["7", "4", winner]):
+        with pytest.raises(AssertionError):
+            check_best({**told, "verdict": {**verdict, "tie_set": tied}})
+
+
+def test_so_it_is_in_every_recorded_sweep(invoke):
+    recorded = [run["id"] for run in json.loads(invoke("runs", "list", "--json").stdout)["runs"] if run["recorded"]]
+    assert recorded
+    for run_id in recorded:
+        check_best(json.loads(invoke("runs", "show", run_id, "--json").stdout))

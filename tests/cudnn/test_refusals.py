@@ -4,7 +4,7 @@ import pytest
 
 from engine.graph.pipelines import pipeline
 from engine.jobs.planning import plan_graph
-from engine.jobs.pool import End
+from engine.jobs.replies import End
 from tests.cudnn.conftest import H200
 
 pytestmark = pytest.mark.cudnn

@@ -6,7 +6,7 @@ import pytest
 
 from engine.graph.pipelines import pipeline
 from engine.jobs.planning import plan_graph
-from engine.jobs.pool import End
+from engine.jobs.replies import End
 from engine.records.plan import Status
 from tests.cudnn.conftest import H200
 

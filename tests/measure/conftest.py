@@ -35,4 +35,4 @@ def small():
 @pytest.fixture
 def cpu_buffers():
     """Makes a graph's buffers in host memory."""
-    return lambda spec, seed=0: Buffers(spec, seed, "cpu")
+    return lambda spec, seed=0, **how: Buffers(spec, seed, "cpu", **how)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.graph.tensors import DataType, Role
-from engine.measure.buffers import POISON, bits, required_bytes
+from engine.measure.buffers import POISON, WORKSPACE_BYTES, bits, required_bytes
 
 
 @pytest.mark.parametrize("dtype", DataType)
@@ -50,25 +50,22 @@ def test_the_poison_is_a_nan_that_no_arithmetic_makes(dtype, small, cpu_buffers)
 
 def test_poisoning_again_covers_what_was_written(small, cpu_buffers):
     made = cpu_buffers(small("matmul_epilogue"))
-    workspace = made.workspace(16)
-    workspace.zero_()
+    made.workspace.zero_()
     for output in made.outputs.values():
         output.zero_()
     made.poison()
     assert all(torch.isnan(output).all() for output in made.outputs.values())
-    assert (workspace == 0xFF).all()
+    assert (made.workspace == 0xFF).all()
 
 
-def test_workspace_grows_shrinks_and_is_never_handed_over_clean(small, cpu_buffers):
+def test_a_workspace_of_another_size_is_never_handed_over_clean(small, cpu_buffers):
     made = cpu_buffers(small("matmul"))
-    assert made.workspace(0).numel() == 1
-    assert made.workspace(1000).numel() == 1000
-    assert made.workspace(100).numel() == 1000  # kept
-    big = 1 << 28
-    assert made.workspace(big).numel() == big
-    assert made.workspace(100).numel() == 100  # given back
-    made.workspace(100).zero_()
-    assert (made.workspace(100) == 0xFF).all()
+    assert made.workspace.numel() == WORKSPACE_BYTES
+    for nbytes in (1 << 24, 1000, 0):
+        made.workspace.zero_()
+        assert made.resize_workspace(nbytes) is made.workspace
+        assert made.workspace.numel() == max(nbytes, 1)
+        assert (made.workspace == 0xFF).all()
 
 
 def test_required_memory_counts_real_tensors_and_the_largest_input_twice(small):

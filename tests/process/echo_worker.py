@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from engine.jobs.protocol import Channel, die_with_parent
+from engine.jobs.protocol import EVENT_LIMIT, Channel, die_with_parent
 
 
 def main():
@@ -25,7 +25,12 @@ def main():
                 sys.stdout.flush()
                 channel.send(request, "done")
             case "too_long":
-                channel.send(request, "done", text="x" * (1 << 16))
+                channel.send(request, "done", text="x" * EVENT_LIMIT)
+            case "long":
+                channel.send(request, "done", text="x" * (EVENT_LIMIT - 1000))
+            case "endless":
+                channel._out.write(b"x" * (EVENT_LIMIT + 1000) + b"\n")
+                channel._out.flush()
             case "raw":
                 os.write(channel._out.fileno(), bytes.fromhex(request["hex"]))
             case "exit":

@@ -23,6 +23,11 @@ def candidate(number, mode):
     }
 
 
+def unlisted(identity, origin):
+    number = identity["engine_id"]
+    return {**candidate(number, "A"), "identity": identity, "modes": {}, "origin": origin}
+
+
 def main():
     die_with_parent()
     channel, script = Channel(), Script("builder")
@@ -37,6 +42,8 @@ def main():
         elif op == "environment":
             content = {"cudnn_backend": "9.28.1", "cudnn_frontend": "1.32.0", "cuda": "13.0"}
             channel.send(request, "done", **content, python="3.11", host="test", os="Linux", modules=[])
+        elif op == "ready":
+            channel.send(request, "done")
         elif op == "list" and act == "refuse":
             channel.send(request, "done", refused="no engine for this head dim", assumptions=[])
         elif op == "list":
@@ -49,6 +56,15 @@ def main():
             (Path(request["blob_dir"]) / digest).write_bytes(blob)
             content = {"blob_sha256": digest, "blob_bytes": len(blob), "workspace_bytes": 0, "remark": None}
             channel.send(request, "done", **content, behavior_notes=[], numerical_notes=[], build_ms=1.0)
+        elif op == "engines":
+            channel.send(request, "done", count=script.common["plans"] + script.common.get("others", 0))
+        elif op == "engine":
+            record = unlisted({"engine_id": request["engine_id"], "knobs": {}}, "engine list")
+            knobs = [{"name": "KERNEL_CFG", "low": 0, "high": 99}]
+            channel.send(request, "done", knobs=knobs, no_knobs=None, record=json.dumps(record), refused=None)
+        elif op == "check":
+            record = unlisted(json.loads(request["identity"]), request["origin"])
+            channel.send(request, "done", record=json.dumps(record))
         elif op == "load":
             channel.send(request, "done", deserialize_ms=0.5)
 

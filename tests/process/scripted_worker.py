@@ -6,17 +6,24 @@ Records are written by hand, for a process that imports no more than the protoco
 import base64
 import os
 import struct
+import time
 from pathlib import Path
 
 from engine.jobs.protocol import Channel, die_with_parent
 from tests.process.scripted import Script
 
 
+def encode(*values):
+    return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode()
+
+
 def samples(*values):
-    return {"data": base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode(), "executions": 1}
+    return {"data": encode(*values), "executions": 1}
 
 
 TIMINGS = {"hot": samples(10.0, 11.0), "cold": samples(20.0), "host": samples(5.0)}
+STATE = {"sm_clock_mhz": 1980}
+PARTS = 4
 RIGHT = {"name": "C", "max_abs": 0.0, "max_rel": 0.0, "unwritten": 0, "nonfinite": 0, "elements": 4, "tolerance": 0.01}
 WRONG = {**RIGHT, "max_abs": 9.0, "max_rel": 2.0}
 GPU = {
@@ -36,49 +43,130 @@ def environment(act):
     return {"gpu": None if act == "no gpu" else GPU, **content}
 
 
-def measured(plan, act):
-    if act == "wrong":
-        ending = {"status": "wrong_result", "stage": "check", "message": "C is wrong", "accuracy": [WRONG]}
-    else:
-        ending = {"status": "ok", "stage": "time", "accuracy": [RIGHT], "timings": TIMINGS}
-    return {**plan, **ending, "deserialize_ms": 1.0}
+def number(key):
+    """A plan's number, by its key (see scripted_builder)."""
+    return int(key.split(";")[0])
 
 
-def main():
+class Worker:
+    """A method per op. Acts are named after op and plan: ``admit eng1``, ``rounds``, ``rounds eng1`` (its turn in a
+    round, when announced), ``regimes eng1``, ``repeat eng1``, ``reload eng1``."""
+
+    def __init__(self, channel, script):
+        self.channel, self.script = channel, script
+        self.prepared, self.loaded = False, {}
+
+    def environment(self, request):
+        return {"environment": environment(self.script.act("environment", self.channel))}
+
+    def prepare(self, request):
+        self.loaded.clear()
+        if self.script.act("prepare", self.channel) == "decline":
+            raise ValueError("only 3 GiB are free")
+        self.prepared = bool(request["graph"]["tensors"])
+        return {"reference_dtype": "float64", "bytes": 1024}
+
+    def load(self, request):
+        blob = Path(request["blob"])
+        assert self.prepared and blob.is_file() and blob.name == request["sha256"]
+        key = request["key"]
+        self.stage(request, "load", key)
+        self.stage(request, "execute", key)
+        self.loaded[key] = 10.0 * (1 + self.script.common.get("slower", {}).get(f"eng{number(key)}", 0.0))
+        return key
+
+    def admit(self, request):
+        key = self.load(request)
+        act = self.act("admit", key)
+        if act == "decline":
+            raise ValueError("the blob is damaged")
+        finding = {"key": "99" if act == "other plan" else key, "deserialize_ms": 1.0}
+        if act == "wrong":
+            finding |= {"status": "wrong_result", "stage": "check", "message": "C is wrong", "accuracy": [WRONG]}
+        else:
+            screening = samples(*[self.loaded[key]] * 4)
+            finding |= {"status": "ok", "stage": "time", "accuracy": [RIGHT], "screening": screening, "state": STATE}
+        return {"finding": {**finding, "capturable": True}, "restart": act == "lost", "leave": act in ("lost", "leave")}
+
+    def reload(self, request):
+        self.act("reload", self.load(request))
+        return {}
+
+    def rounds(self, request):
+        rule = request["rule"]
+        left = {key: rule["least"] - request["before"].get(key, {"count": 0})["count"] for key in request["executions"]}
+        assert set(left) <= set(self.loaded)
+        for part in range(PARTS):
+            act = self.script.act("rounds", self.channel)
+            if isinstance(act, str) and act.startswith("hung "):
+                (key,) = [key for key in left if f"eng{number(key)}" == act.split()[1]]
+                raise Hung(key)
+            kept, states = {}, []
+            for key in left:
+                if request["careful"]:
+                    self.stage(request, "time", key)
+                    self.act("rounds", key)
+                count = left[key] // PARTS if part < PARTS - 1 else left[key] - (PARTS - 1) * (left[key] // PARTS)
+                values = [self.loaded[key] + n % 2 for n in range(count)]
+                states = [STATE] * max(len(states), count)
+                kept[key] = {"data": encode(*values), "executions": 4, "rounds": list(range(count))}
+            content = {"kept": kept, "states": states, "set_aside": {}, "fraction": (part + 1) / PARTS}
+            self.channel.send(request, "part", **content)
+            time.sleep(self.script.common.get("part_s", 0.0))
+        return {"stopped": dict.fromkeys(left, "precise")}
+
+    def regimes(self, request):
+        for key in request["keys"]:
+            self.stage(request, "time", key)
+            self.act("regimes", key)
+        for key in request["keys"]:
+            found = {regime: samples(20.0, 21.0) for regime in request["regimes"]}
+            self.channel.send(request, "part", key=key, samples=found)
+        return {}
+
+    def repeat(self, request):
+        for key in request["keys"]:
+            self.stage(request, "check", key)
+            self.act("repeat", key)
+            repeats = {"runs": 10, "differing": 0, "elements": 4}
+            self.channel.send(request, "part", key=key, repeats=repeats)
+        return {}
+
+    def baseline(self, request):
+        self.channel.send(request, "stage", stage="time", key=None)
+        self.script.act("baseline", self.channel)
+        return {"baseline": {"name": "torch eager", "accuracy": [RIGHT], "timings": TIMINGS}}
+
+    def stage(self, request, stage, key):
+        self.channel.send(request, "stage", stage=stage, key=key)
+
+    def act(self, op, key):
+        return self.script.act(f"{op} eng{number(key)}", self.channel)
+
+
+class Hung(Exception):
+    pass
+
+
+def main(make=Worker):
     die_with_parent()
     channel, script = Channel(), Script("worker")
     script.act("start", channel)
-    prepared = None
+    worker = make(channel, script)
     for request in channel.requests():
-        op = request["op"]
-        if op == "environment":
-            channel.send(request, "done", environment=environment(script.act("environment", channel)))
-        elif op == "prepare":
-            act = script.act("prepare", channel)
-            if act == "decline":
-                channel.send(request, "failed", message="only 3 GiB are free", restart=False)
-                continue
-            prepared = request["graph"]["tensors"]
-            channel.send(request, "done", reference_dtype="float64", bytes=1024)
-        elif op == "baseline":
-            channel.send(request, "stage", stage="time")
-            script.act("baseline", channel)
-            baseline = {"name": "torch eager", "accuracy": [RIGHT], "timings": TIMINGS}
-            channel.send(request, "done", baseline=baseline, restart=False)
-        elif op == "measure":
-            plan, blob = request["plan"], Path(request["blob"])
-            assert prepared and blob.is_file() and blob.name == plan["blob_sha256"]
-            channel.send(request, "stage", stage="load")
-            channel.send(request, "stage", stage="execute")
-            act = script.act(f"measure {plan['plan_name']}", channel)
-            if act == "decline":
-                channel.send(request, "failed", message="the blob is damaged", restart=False)
-                continue
-            if act == "other plan":
-                plan = {**plan, "identity": {"engine_id": 99, "knobs": {}}}
-            channel.send(request, "done", plan=measured(plan, act), restart=act == "lost")
-            if act in ("lost", "leave"):
-                os._exit(3)
+        try:
+            content = getattr(worker, request["op"])(request)
+        except ValueError as error:
+            channel.send(request, "failed", message=str(error), restart=False, key=None, hung=False)
+            continue
+        except Hung as hung:
+            message = "a replay that should take 0.001 s never ended"
+            channel.send(request, "failed", message=message, restart=True, key=hung.args[0], hung=True)
+            os._exit(3)
+        leave = content.pop("leave", False)
+        channel.send(request, "done", **{"restart": False, **content})
+        if leave:
+            os._exit(3)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ import signal
 
 import pytest
 
-from engine.jobs.builder import _store
+from engine.jobs.builder import store_blob
 from engine.plans.building import PlanFailure
 from engine.records.plan import Status
 
 
 def test_a_plan_is_kept_under_its_digest(tmp_path):
-    assert _store(b"a plan", tmp_path / "blobs") == hashlib.sha256(b"a plan").hexdigest()
+    assert store_blob(b"a plan", tmp_path / "blobs") == hashlib.sha256(b"a plan").hexdigest()
     assert [file.read_bytes() for file in (tmp_path / "blobs").iterdir()] == [b"a plan"]
 
 
@@ -24,7 +24,7 @@ def test_a_plan_that_does_not_fit_leaves_nothing_and_says_where(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         with pytest.raises(PlanFailure) as caught:
-            _store(bytes(100_000), tmp_path)
+            store_blob(bytes(100_000), tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
@@ -36,4 +36,4 @@ def test_a_plan_that_does_not_fit_leaves_nothing_and_says_where(tmp_path):
 def test_a_folder_that_cannot_be_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(PlanFailure, match="file/blobs"):
-        _store(b"a plan", tmp_path / "file" / "blobs")
+        store_blob(b"a plan", tmp_path / "file" / "blobs")

@@ -74,9 +74,9 @@ def test_a_sweep_goes_from_the_queue_to_the_store(manager, machine):
 
 
 def test_two_clients_and_one_gpu_the_second_waits_and_sees_its_place(manager, machine):
-    machine.script(worker={"measure eng1": ["hang"]})
+    machine.script(worker={"admit eng1": ["hang"]})
     first, second, third = (sweep(manager, machine, client, m=m) for client, m in (("a", 64), ("b", 128), ("c", 256)))
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     assert [manager.snapshot(job).position for job in (first, second, third)] == [0, 1, 2]
     assert manager.snapshot(second).state is JobState.QUEUED and manager.snapshot(second).elapsed_s == 0
     assert [job.id for job in manager.jobs()] == [first, second, third]
@@ -90,11 +90,11 @@ def test_two_clients_and_one_gpu_the_second_waits_and_sees_its_place(manager, ma
 
 
 def test_two_gpus_work_side_by_side(make, machine):
-    machine.script(worker={"measure eng1": "hang"})
+    machine.script(worker={"admit eng1": "hang"})
     other = GPU.model_copy(update={"uuid": "GPU-other"})
     manager = make(gpus=(GPU, other))
     jobs = [sweep(manager, machine, target=local_target(gpu)) for gpu in (GPU, other)]
-    wait_until(lambda: len(machine.noted("worker", "measure eng1")) == 2)
+    wait_until(lambda: len(machine.noted("worker", "admit eng1")) == 2)
     assert [manager.snapshot(job).state for job in jobs] == [JobState.RUNNING] * 2
     for job in jobs:
         manager.cancel(job)
@@ -109,18 +109,30 @@ def test_another_process_with_the_gpu_is_waited_for_by_name(manager, machine):
 
 
 def test_a_running_sweep_is_cancelled_within_two_seconds_and_kept(manager, machine):
-    machine.script(worker={"measure eng1": "hang"})
+    machine.script(worker={"rounds": [None, "hang"]})
     job = sweep(manager, machine)
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: len(machine.noted("worker", "rounds")) == 2)
+    time.sleep(0.2)  # for what it told before to arrive
     began = time.monotonic()
     manager.cancel(job)
     end = finished(manager, job, 2)
     assert time.monotonic() - began < 2
     assert end.state is JobState.CANCELLED
-    assert [p.status for p in end.plans] == [Status.OK, Status.CANCELLED, Status.CANCELLED]
+    assert [p.status for p in end.plans] == [Status.OK] * 3
+    assert [p.timings.hot.count for p in end.plans] == [25] * 3  # what the rounds had given by then
     assert machine.store.get(end.run_id).status is RunStatus.CANCELLED
     manager.cancel(job)
     assert manager.snapshot(job) == end
+
+
+def test_a_sweep_is_cancelled_while_the_builders_are_getting_ready(manager, machine):
+    machine.script(builder={"ready": 30})
+    job = sweep(manager, machine)
+    wait_until(lambda: len(machine.noted("builder", "ready")) == 2)
+    began = time.monotonic()
+    manager.cancel(job)
+    assert finished(manager, job, 2).state is JobState.CANCELLED
+    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -207,7 +219,12 @@ def test_a_client_that_is_gone_keeps_nothing_going(manager, machine, monkeypatch
     """A page that was closed or loaded anew never says so: it only looks no more."""
     monkeypatch.setattr("engine.jobs.job.GONE_S", 0.5)
     machine.script(builder={"build eng1": ["hang", "hang", "hang"]})
+
+    def hung(times):
+        wait_until(lambda: len(machine.noted("builder", "build eng1")) == times)
+
     shared = plan(manager, machine, "before the reload")
+    hung(1)
     time.sleep(0.7)
     assert plan(manager, machine, "after it") == shared
     manager.cancel(shared, client="after it")
@@ -219,11 +236,13 @@ def test_a_client_that_is_gone_keeps_nothing_going(manager, machine, monkeypatch
     manager.cancel(shared, client="here")
     assert not manager.attend(shared, "here"), "left, while the other may still be there"
     assert not manager.snapshot(shared).state.ended
+    hung(2)
     time.sleep(0.7)
     assert not manager.attend(shared, "here")
     assert finished(manager, shared, 2).state is JobState.CANCELLED
 
     abandoned = plan(manager, machine, "before the reload", m=128)
+    hung(3)
     time.sleep(0.7)
     plan(manager, machine, "after it", m=128)
     newest = plan(manager, machine, "after it", m=256)
@@ -232,9 +251,9 @@ def test_a_client_that_is_gone_keeps_nothing_going(manager, machine, monkeypatch
 
 
 def test_planning_does_not_wait_for_a_sweep_and_a_sweep_is_not_superseded(manager, machine):
-    machine.script(worker={"measure eng1": "hang"})
+    machine.script(worker={"admit eng1": "hang"})
     measuring = sweep(manager, machine, "a")
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     assert finished(manager, plan(manager, machine, "a")).state is JobState.DONE
     local = plan(manager, machine, "a", target=local_target(GPU))
     assert manager.snapshot(local).position == 1
@@ -291,12 +310,12 @@ def test_threads_and_descriptors_stay_bounded_and_old_jobs_are_forgotten(manager
 
 
 def test_shutdown_ends_everything_and_takes_no_more(make, machine):
-    machine.script(worker={"measure eng1": "hang"}, builder={"build eng1": ["hang", None]})
+    machine.script(worker={"regimes eng1": "hang"}, builder={"build eng1": ["hang", None]})
     manager = make()
     planning = plan(manager, machine)
     wait_until(lambda: machine.noted("builder", "build eng1"))
     measuring, waiting = sweep(manager, machine), sweep(manager, machine, m=64)
-    wait_until(lambda: machine.noted("worker", "measure eng1"))
+    wait_until(lambda: machine.noted("worker", "admit eng1"))
     began = time.monotonic()
     manager.shutdown()
     assert time.monotonic() - began < 4 and machine.everybody_is_gone(0.1)
@@ -315,7 +334,7 @@ from engine.jobs.manager import JobManager
 from tests.process.conftest import GPU, Machine
 from tests.process.test_manager import plan, sweep
 machine = Machine(Path(sys.argv[1]))
-machine.script(worker={"measure eng1": "hang"}, builder={"build eng1": ["hang", None]})
+machine.script(worker={"regimes eng1": "hang"}, builder={"build eng1": ["hang", None]})
 manager = JobManager(machine.store, machine.settings(), lambda: (GPU,))
 plan(manager, machine)
 while not machine.noted("builder", "build eng1"):
@@ -329,7 +348,7 @@ time.sleep(60)
 def test_no_worker_and_no_builder_outlives_the_server(machine, number):
     server = subprocess.Popen([sys.executable, "-c", SERVER, str(machine.folder)], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: machine.noted("worker", "measure eng1"), 30)
+        wait_until(lambda: machine.noted("worker", "regimes eng1"), 60)
         assert not is_gone(machine.pids("worker")[0], 0)
         server.send_signal(number)
         server.wait(5)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 
@@ -26,26 +27,60 @@ def test_a_sweep_measures_every_plan_and_the_store_has_it_all(machine):
     told = []
     run = machine.sweep(report=told.append)
     assert run.status is RunStatus.DONE and statuses(run) == [Status.OK] * 3
-    assert all(plan.timings and plan.accuracy and plan.blob_sha256 and plan.build_ms for plan in run.plans)
+    assert all(plan.accuracy and plan.blob_sha256 and plan.build_ms and plan.repeats.bitwise for plan in run.plans)
+    for timings in (plan.timings for plan in run.plans):
+        assert (timings.hot.count, timings.hot.executions, timings.stopped) == (100, 4, "precise")
+        assert timings.cold and timings.host and timings.host_ready and timings.end_to_end
+        assert timings.gpu.sm_clock_mhz == 1980 and len(timings.states) == 100
     assert run.baseline.timings and run.environment.gpu.uuid == "GPU-test" and run.environment.torch == "2.13.0"
+    assert 0 < run.phases.list_s < run.phases.verdict_at_s < run.phases.total_s
     stored = machine.store.get(run.id)
     assert stored.model_copy(update={"finished_at": None}) == run.model_copy(update={"finished_at": None})
     assert all(machine.store.get_blob(plan.blob_sha256) for plan in run.plans)
-    assert told[-1].ended is RunStatus.DONE and told[-1].done == told[-1].total == 7
+    assert told[-1].ended is RunStatus.DONE and told[-1].done == told[-1].total == 20
     assert [t.done for t in told] == sorted(t.done for t in told)
     assert all(t.eta_s is not None for t in told if 0 < t.done < t.total)
-    assert len(machine.pids("worker")) == 1
+    assert run.confirmation is None and len(machine.pids("worker")) == 1  # the winner is the first pick
 
 
-def test_plans_are_measured_after_all_are_built(machine):
-    machine.script(builder={"build eng2": 0.4})
+def test_plans_are_received_while_others_are_built_and_ranked_when_all_are(machine):
+    machine.script(builder={"build eng2": 1.0})
     machine.sweep()
     builds = {what: began for _, began, what in diary(machine.folder, "builder") if what.startswith("build")}
-    assert set(builds) == {"build eng0", "build eng1", "build eng2"}
-    timed = [(what, when) for _, when, what in diary(machine.folder, "worker") if what not in ("start", "environment")]
-    assert [what for what, _ in timed] == ["prepare", "baseline", "measure eng0", "measure eng1", "measure eng2"]
-    (_, prepared_at), (_, baseline_at), *_ = timed
-    assert prepared_at < builds["build eng2"] + 0.4 <= baseline_at > max(builds.values())
+    noted = diary(machine.folder, "worker")
+    first = noted[0][0]
+    timed = [(what, when) for pid, when, what in noted if pid == first and what not in ("start", "environment")]
+    assert timed[0][0] == "prepare"
+    assert {what for what, _ in timed[1:4]} == {"admit eng0", "admit eng1", "admit eng2"}
+    assert [what for what, _ in timed[4:9]] == ["rounds"] * 4 + ["baseline"]
+    last_build_ended = builds["build eng2"] + 1.0
+    assert max(when for what, when in timed[:3]) < last_build_ended <= timed[3][1]
+
+
+def test_the_winner_is_confirmed_against_the_first_pick_in_a_fresh_process(machine):
+    machine.script(slower={"eng0": 0.3, "eng1": 0.5})
+    run = machine.sweep()
+    assert run.confirmation.winner == run.plans[2].key and run.confirmation.first_pick == run.plans[0].key
+    assert run.confirmation.winner_us.count == run.confirmation.first_pick_us.count == 100
+    assert run.confirmation.winner_us.median_us < run.confirmation.first_pick_us.median_us
+    _, confirmed = machine.pids("worker")
+    assert {pid for pid, _, what in diary(machine.folder, "worker") if what.startswith("reload")} == {confirmed}
+    assert machine.store.get(run.id).confirmation == run.confirmation
+
+
+def test_a_confirmation_that_fails_says_so_and_costs_nothing_else(machine):
+    machine.script(slower={"eng0": 0.3}, worker={"reload eng0": "crash"})
+    run = machine.sweep()
+    assert run.status is RunStatus.DONE and statuses(run) == [Status.OK] * 3
+    assert run.confirmation.winner_us is None and "SIGABRT" in run.confirmation.message
+
+
+def test_a_plan_far_from_the_best_keeps_its_screening_samples_and_gets_no_more(machine):
+    machine.script(slower={"eng1": 1.0, "eng2": 0.0})
+    run = machine.sweep()
+    assert statuses(run) == [Status.OK] * 3
+    assert [plan.timings.stopped for plan in run.plans] == ["precise", "screened", "precise"]
+    assert run.plans[1].timings.hot.count == 4 and run.plans[1].timings.cold is None and run.plans[1].repeats
 
 
 @pytest.mark.parametrize(
@@ -61,31 +96,71 @@ def test_plans_are_measured_after_all_are_built(machine):
     ],
 )
 def test_a_plan_that_goes_wrong_costs_that_plan(machine, act, status, says):
-    machine.script(worker={"measure eng1": act})
+    machine.script(worker={"admit eng1": act})
     run = machine.sweep()
     assert run.status is RunStatus.DONE
     assert statuses(run) == [Status.OK, status, Status.OK]
     assert says in run.plans[1].message and run.plans[1].timings is None and run.plans[1].blob_sha256
+    assert [plan.timings.stopped for plan in run.plans if plan.timings] == ["precise"] * 2
     if status in (Status.CRASHED, Status.TIMEOUT):
-        assert len(machine.pids("worker")) == 2 and len(machine.noted("worker", "prepare")) == 2
+        assert len(machine.noted("worker", "prepare")) == 2
     if act in ("crash", "hang"):
         assert run.plans[1].stage is Stage.EXECUTE
     assert machine.store.get(run.id).plans == run.plans
 
 
+@pytest.mark.parametrize(
+    ("worker", "status", "says"),
+    [
+        ({"rounds": [None, None, "hung eng1"]}, Status.TIMEOUT, "never ended"),
+        ({"rounds": [None, "crash"], "rounds eng1": "crash"}, Status.CRASHED, "SIGABRT"),
+        ({"rounds": [None, "crash"], "rounds eng1": "hang"}, Status.TIMEOUT, "1.5 s in stage time"),
+        ({"regimes eng1": "crash"}, Status.CRASHED, "SIGABRT"),
+        ({"regimes eng1": "hang"}, Status.TIMEOUT, "1.5 s in stage time"),
+        ({"repeat eng1": "crash"}, Status.CRASHED, "SIGABRT"),
+    ],
+)
+def test_a_plan_that_goes_wrong_after_screening_costs_that_plan_and_the_others_keep_their_samples(
+    machine, worker, status, says
+):
+    machine.script(worker=worker)
+    run = machine.sweep()
+    assert run.status is RunStatus.DONE
+    assert statuses(run) == [Status.OK, status, Status.OK]
+    assert says in run.plans[1].message and run.plans[1].timings is None
+    for plan in (run.plans[0], run.plans[2]):
+        assert plan.timings.hot.count == 100 and plan.timings.cold and plan.repeats
+    assert machine.store.get(run.id).plans == run.plans
+
+
+def test_a_crash_in_the_rounds_that_no_plan_is_to_blame_for_costs_none(machine):
+    machine.script(worker={"rounds": [None, None, "crash"]})
+    run = machine.sweep()
+    assert statuses(run) == [Status.OK] * 3 and all(plan.timings.hot.count == 100 for plan in run.plans)
+    assert len(machine.noted("worker", "rounds")) == 3 + 4
+    assert machine.noted("worker", "rounds eng1")  # announced, the second time
+
+
+def test_a_machine_that_loses_the_process_again_and_again_fails_the_run(machine):
+    machine.script(worker={"rounds": "crash"})
+    run = machine.sweep()
+    assert run.status is RunStatus.FAILED and "was lost 3 times" in run.message
+    assert statuses(run) == [Status.OK] * 3 and all(plan.timings.hot.count == 4 for plan in run.plans)
+
+
 @pytest.mark.parametrize("act", ["lost", "leave"])
 def test_a_worker_that_ends_between_two_plans_costs_none(machine, act):
-    machine.script(worker={"measure eng0": [act], "measure eng1": [act]})
+    machine.script(worker={"admit eng0": [act], "admit eng1": [act]})
     run = machine.sweep()
-    assert statuses(run) == [Status.OK] * 3 and len(machine.pids("worker")) == 3
+    assert statuses(run) == [Status.OK] * 3 and len(machine.noted("worker", "prepare")) >= 3
 
 
 def test_a_worker_killed_from_outside_costs_the_plan_it_was_at(machine):
-    machine.script(worker={"measure eng1": ["hang"]})
+    machine.script(worker={"admit eng1": ["hang"]})
 
     def kill():
-        wait_until(lambda: machine.noted("worker", "measure eng1"))
-        os.kill(machine.noted("worker", "measure eng1")[0], signal.SIGKILL)
+        wait_until(lambda: machine.noted("worker", "admit eng1"))
+        os.kill(machine.noted("worker", "admit eng1")[0], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -100,6 +175,7 @@ def test_a_baseline_that_fails_is_a_baseline_without_timings(machine, act):
     machine.script(worker={"baseline": act})
     run = machine.sweep()
     assert run.baseline.timings is None and run.baseline.message and statuses(run) == [Status.OK] * 3
+    assert all(plan.timings.cold for plan in run.plans)
 
 
 def test_one_loss_while_preparing_is_made_good(machine):
@@ -123,8 +199,8 @@ def test_a_worker_that_cannot_measure_fails_the_run_and_says_why(machine, worker
     machine.script(worker=worker)
     run = machine.sweep()
     assert run.status is RunStatus.FAILED and says in run.message
-    assert statuses(run) == [Status.CANCELLED] * 3
-    assert all(plan.build_ms and plan.blob_sha256 and "the run failed" in plan.message for plan in run.plans)
+    assert set(statuses(run)) <= {Status.CANCELLED}
+    assert all("the run failed" in plan.message for plan in run.plans)
     stored = machine.store.get(run.id)
     assert (stored.status, stored.message, stored.plans) == (RunStatus.FAILED, run.message, run.plans)
 
@@ -133,7 +209,7 @@ def test_plans_that_do_not_build_are_not_measured(machine):
     machine.script(plans=4, builder={"build eng0": "crash", "build eng1": "hang", "build eng2": "fail"})
     run = machine.sweep(deadline_s=3)
     assert statuses(run) == [Status.CRASHED, Status.TIMEOUT, Status.BUILD_FAILED, Status.OK]
-    assert [what for _, _, what in diary(machine.folder, "worker") if what.startswith("measure")] == ["measure eng3"]
+    assert [what for _, _, what in diary(machine.folder, "worker") if what.startswith("admit")] == ["admit eng3"]
 
 
 def test_a_run_without_any_plan_that_works_says_so(machine):
@@ -191,11 +267,55 @@ def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(machine, tmp
         run = machine.sweep(store=store)
         assert run.status is RunStatus.FAILED and "no space left" in run.message
         assert all(plan.status in (Status.OK, Status.CANCELLED) for plan in run.plans)
+        assert store.get(run.id).status is RunStatus.RUNNING
+        assert store.interrupt_abandoned() == 1
         kept = store.get(run.id)
-        assert kept.status is RunStatus.RUNNING
+        assert kept.status is RunStatus.INTERRUPTED and "could not be stored" in kept.message
     with Store(tmp_path / "full") as store:
         assert store.get(run.id).status is RunStatus.INTERRUPTED
     assert GpuLock("GPU-test", "after", machine.folder).try_acquire() is None
+
+
+@pytest.fixture
+def locking(machine):
+    """Makes a listener to progress that locks the database as another process does, once sampling begins."""
+    other = sqlite3.connect(machine.folder / "home" / "planscope.db", isolation_level=None, check_same_thread=False)
+    begun = threading.Event()
+
+    def make(held_s=None):
+        def report(progress):
+            if progress.message.startswith("sampling") and not begun.is_set():
+                begun.set()
+                other.execute("BEGIN IMMEDIATE")
+                if held_s is not None:
+                    threading.Timer(held_s, other.rollback).start()
+
+        return report
+
+    make.other = other
+    yield make
+    assert begun.is_set()
+    other.close()
+
+
+def test_a_store_that_stays_locked_ends_the_run_which_then_counts_as_interrupted(machine, locking):
+    run = machine.sweep(report=locking())
+    assert run.status is RunStatus.FAILED and "locked by another process" in run.message
+    assert all(plan.timings and plan.timings.hot.count == 100 for plan in run.plans)
+    kept = machine.store.get(run.id)
+    assert kept.status is RunStatus.RUNNING
+    locking.other.rollback()
+    assert machine.store.interrupt_abandoned() == 1 and machine.store.interrupt_abandoned() == 0
+    kept = machine.store.get(run.id)
+    assert kept.status is RunStatus.INTERRUPTED and "could not be stored" in kept.message
+    assert machine.everybody_is_gone(0.5)
+    assert GpuLock("GPU-test", "after", machine.folder).try_acquire() is None
+
+
+def test_a_store_that_is_locked_for_a_moment_costs_nothing(machine, locking):
+    run = machine.sweep(report=locking(held_s=0.25))
+    assert run.status is RunStatus.DONE and statuses(run) == [Status.OK] * 3
+    assert machine.store.get(run.id).plans == run.plans
 
 
 def test_a_store_that_cannot_even_begin_is_an_error(machine, tmp_path):
@@ -205,7 +325,7 @@ def test_a_store_that_cannot_even_begin_is_an_error(machine, tmp_path):
 
 def test_an_error_of_the_program_itself_leaves_nothing_behind(machine):
     def report(progress):
-        if progress.message.startswith("measuring plan 2"):
+        if progress.message.startswith("sampling"):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -217,12 +337,16 @@ def test_an_error_of_the_program_itself_leaves_nothing_behind(machine):
 
 STAGES = {
     "environment": ({"builder": {"environment": "hang"}}, ("builder", "environment"), None),
-    "listing": ({"builder": {"list": "hang"}}, ("builder", "list"), 0),
+    "listing": ({"builder": {"list": "hang"}}, ("builder", "list"), None),
     "building": ({"builder": {"build eng1": "hang"}, "worker": {"start": "hang"}}, ("builder", "build eng1"), 0),
-    "starting": ({"worker": {"start": "hang"}}, ("worker", "start"), 0),
-    "preparing": ({"worker": {"prepare": "hang"}}, ("worker", "prepare"), 0),
-    "baseline": ({"worker": {"baseline": "hang"}}, ("worker", "baseline"), 0),
-    "measuring": ({"worker": {"measure eng1": "hang"}}, ("worker", "measure eng1"), 1),
+    "starting": ({"worker": {"start": "hang"}}, ("worker", "start"), None),
+    "preparing": ({"worker": {"prepare": "hang"}}, ("worker", "prepare"), None),
+    "receiving": ({"worker": {"admit eng1": "hang"}}, ("worker", "admit eng1"), None),
+    "sampling": ({"worker": {"rounds": [None, "hang"]}}, ("worker", "rounds"), 3),
+    "baseline": ({"worker": {"baseline": "hang"}}, ("worker", "baseline"), 3),
+    "regimes": ({"worker": {"regimes eng1": "hang"}}, ("worker", "regimes eng1"), 3),
+    "repeating": ({"worker": {"repeat eng1": "hang"}}, ("worker", "repeat eng1"), 3),
+    "confirming": ({"slower": {"eng0": 0.3}, "worker": {"reload eng0": "hang"}}, ("worker", "reload eng0"), 3),
 }
 
 
@@ -244,16 +368,16 @@ def test_cancel_takes_effect_within_two_seconds_at_any_point(machine, stage):
 
     thread = threading.Thread(target=cancel_there)
     thread.start()
-    if measured is None:
-        with pytest.raises(JobCancelled):
-            machine.sweep(cancel=cancel, report=report)
-        assert machine.store.summaries() == []
-    else:
+    try:
         run = machine.sweep(cancel=cancel, report=report)
+    except JobCancelled:
+        assert measured is None and machine.store.summaries() == []
+    else:
         assert ended_at[0] - cancelled_at[0] < 2
         assert run.status is RunStatus.CANCELLED
-        assert statuses(run) == [Status.OK] * measured + [Status.CANCELLED] * (len(run.plans) - measured)
-        assert all(plan.timings for plan in run.plans[:measured])
+        assert all(bool(plan.timings) == (plan.status is Status.OK) for plan in run.plans)
+        assert set(statuses(run)) <= {Status.OK, Status.CANCELLED}
+        assert measured is None or statuses(run).count(Status.OK) == measured
         assert machine.store.get(run.id).plans == run.plans
     thread.join()
     assert time.monotonic() - cancelled_at[0] < 4  # also the pool is closed by now

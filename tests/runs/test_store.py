@@ -14,18 +14,19 @@ from types import SimpleNamespace
 import pytest
 
 from engine.graph.errors import InvalidInput
+from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, Status
-from engine.records.run import Refusal, RunKind, RunStatus
+from engine.records.run import Refusal, RunStatus
+from engine.records.verdict import verdict
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin
 
 
 def test_a_run_streamed_in_comes_back_equal(store: Store, make: SimpleNamespace) -> None:
     whole = make.run("matmul_epilogue", plans=(make.plan(4, 20.0), make.plan(1, 10.0), make.plan(2)))
-    start = whole.model_copy(update={"status": RunStatus.QUEUED, "plans": (), "baseline": None, "finished_at": None})
+    start = whole.model_copy(update={"status": RunStatus.RUNNING, "plans": (), "baseline": None, "finished_at": None})
     store.create_run(start)
     assert store.get(whole.id) == start
-    store.set_running(whole.id)
     store.add_plans(whole.id, [make.plan(4, status=Status.LISTED), make.plan(1, status=Status.LISTED)])
     store.set_baseline(whole.id, whole.baseline)
     for plan in whole.plans:
@@ -68,6 +69,27 @@ def test_the_summary_agrees_with_the_record(store: Store, make: SimpleNamespace)
     assert summary.label == record.label
 
 
+def test_the_best_plan_of_a_summary_is_the_verdicts_winner_once_there_is_a_verdict(
+    store: Store, make: SimpleNamespace
+) -> None:
+    """Both are as fast as can be told; one needs no workspace."""
+    fastest, leanest = make.plan(0, 10.0), make.plan(1, 10.05, workspace_bytes=0)
+    run = make.run(plans=(fastest, leanest), status=RunStatus.RUNNING)
+    store.create_run(run)
+    assert store.summary(run.id).best_key == fastest.key
+    store.finish(run.id, RunStatus.DONE)
+    summary = store.summary(run.id)
+    assert (summary.best_key, summary.best_us) == (leanest.key, pytest.approx(10.05))
+    assert summary.best_key == verdict(store.get(run.id)).winner
+
+
+def test_without_a_plan_that_meets_the_demands_there_is_no_best_one(store: Store, make: SimpleNamespace) -> None:
+    run = make.run(plans=(make.plan(0, 10.0),), options=SweepOptions(workspace_limit_bytes=0))
+    store.create_run(run)
+    summary = store.summary(run.id)
+    assert (summary.best_key, summary.best_us, summary.timed) == (None, None, 1) and summary.measured
+
+
 def test_a_first_pick_that_was_not_timed_gives_no_speedup(store: Store, make: SimpleNamespace) -> None:
     run = make.run(plans=(make.plan(0, status=Status.TIMEOUT, modes={"A": 0}), make.plan(1, 10.0)), baseline=None)
     store.create_run(run)
@@ -107,21 +129,6 @@ def test_newest_first_whatever_the_time_zone(store: Store, make: SimpleNamespace
         store.create_run(run)
     assert [s.id for s in store.summaries()] == [runs[1].id, runs[0].id, runs[2].id]
     assert store.get(runs[1].id).started_at == runs[1].started_at
-
-
-def test_latest_for_a_graph(store: Store, make: SimpleNamespace) -> None:
-    old, new = (
-        make.run(plans=(make.plan(1, 5.0),)),
-        make.run(started_at=make.noon + timedelta(days=1), kind=RunKind.PLAN),
-    )
-    other = make.run(parameters={"m": 128}, started_at=make.noon + timedelta(days=2))
-    for run in (old, new, other):
-        store.create_run(run)
-    latest = store.latest_for(old.graph_id)
-    assert latest is not None and latest.id == new.id
-    latest = store.latest_for(old.graph_id, target="NVIDIA H200", cudnn="9.19.0", kind=RunKind.SWEEP)
-    assert latest is not None and latest.id == old.id
-    assert store.latest_for(old.graph_id, cudnn="9.28.0") is None
 
 
 def test_the_change_token_tells_of_every_change_and_only_of_changes(store: Store, make: SimpleNamespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -14,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from engine.graph.errors import InvalidInput
+from engine.records.options import SweepOptions
 from engine.records.run import RunStatus
 from engine.runs.store import GONE, Store, StoreError
 
@@ -307,8 +310,39 @@ def test_a_newer_database_is_left_as_it_is(tmp_path: Path, make: SimpleNamespace
         store.create_run(make.run())
     with sqlite3.connect(tmp_path / "planscope.db") as database:
         database.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match="version 7, and this Planscope knows version 1: a newer Planscope made it"):
+    with pytest.raises(StoreError, match="version 7, and this Planscope knows version 2: a newer Planscope made it"):
         Store(tmp_path)
+
+
+def test_a_database_of_the_first_version_becomes_one_of_this(tmp_path: Path, make: SimpleNamespace) -> None:
+    run = make.run(plans=(make.plan(1, 5.0),))
+    with Store(tmp_path) as store:
+        store.create_run(run)
+    with sqlite3.connect(tmp_path / "planscope.db") as database:  # as the first version wrote it
+        database.execute("PRAGMA user_version = 1")
+        (head,) = database.execute("SELECT head FROM runs").fetchone()
+        database.execute("UPDATE runs SET head = ?", [as_format_1(json.loads(head))])
+        (plan,) = database.execute("SELECT record FROM plans").fetchone()
+        database.execute("UPDATE plans SET record = ?", [as_format_1(json.loads(plan))])
+    with Store(tmp_path) as store:
+        assert store.get(run.id) == run
+        store.rename(run.id, "still writable")
+    with sqlite3.connect(tmp_path / "planscope.db") as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def as_format_1(record: dict[str, Any]) -> str:
+    """A record without what format 2 added."""
+    if "format_version" in record:
+        record["format_version"] = 1
+        added = SweepOptions.model_fields.keys() - {"modes", "seed", "compute_cache"}
+        record["options"] = {name: value for name, value in record["options"].items() if name not in added}
+    for name in ("confirmation", "phases", "origin", "engine_name", "repeats", "capturable"):
+        record.pop(name, None)
+    timings = (record.get("baseline") or record)["timings"]
+    for name in timings.keys() - {"hot", "cold", "host", "gpu"}:
+        del timings[name]
+    return json.dumps(record)
 
 
 def test_another_programs_database_is_left_as_it_is(tmp_path: Path) -> None:

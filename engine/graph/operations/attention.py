@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from engine.graph.errors import invalid
-from engine.graph.operations.base import Dims, Operation, tiles
-from engine.graph.tensors import TensorSpec
+from engine.graph.operations.base import Dims, Fresh, Operation, Part, seen_as, tiles
+from engine.graph.operations.mask import Mask
+from engine.graph.operations.matmul import Matmul
+from engine.graph.operations.pointwise import Binary
+from engine.graph.operations.softmax import Softmax
+from engine.graph.tensors import DataType, Role, TensorSpec, packed_strides
 
 
 class Attention(Operation):
@@ -18,6 +22,7 @@ class Attention(Operation):
 
     input_ports = ("q", "k", "v")
     input_rank = 4
+    contracts = True
 
     kind: Literal["attention"] = "attention"
     scale: float
@@ -68,6 +73,57 @@ class Attention(Operation):
             q, k, v, is_causal=self.causal, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
         return {"out": out}
+
+    def parts(self, tensors: Mapping[str, TensorSpec], fresh: Fresh) -> tuple[Part, ...]:
+        """Matmul, scale, mask where causal, softmax, matmul.
+
+        Query heads that share a key/value head lie one after the other, so they are more rows of one product: matrices
+        are batched over the key/value heads. Only for tensors without gaps that fit together; others stay whole.
+        """
+        q, k, v, out = (tensors[port] for port in ("q", "k", "v", "out"))
+        fits = k.dims == v.dims and (q.dims[0], q.dims[3]) == (k.dims[0], k.dims[3])
+        if not fits or any(t.strides != packed_strides(t.dims) for t in (q, k, v, out)):
+            return super().parts(tensors, fresh)
+        (b, hq, sq, d), (_, hkv, skv, _) = q.dims, k.dims
+        batch, rows = b * hkv, hq // hkv * sq
+        keys = seen_as(k, (batch, d, skv), (d * skv, 1, d))
+        scores, per_head = (batch, rows, skv), (b * hq, sq, skv)
+
+        def between(name: str, dims: Dims) -> TensorSpec:
+            strides, dtype = packed_strides(dims), DataType.FP32
+            return TensorSpec(
+                uid=fresh(), name=f"{self.name}.{name}", dims=dims, strides=strides, dtype=dtype, role=Role.VIRTUAL
+            )
+
+        def part(kind: type[Operation], name: str, given: dict[str, TensorSpec], made: TensorSpec, **how: Any) -> Part:
+            uids = {port: tensor.uid for port, tensor in given.items()}
+            operation = kind(name=f"{self.name}.{name}", inputs=uids, outputs={"out": made.uid}, **how)
+            return Part(operation, (*given.values(), made))
+
+        products, scaled = between("scores", scores), between("scaled", scores)
+        factor = TensorSpec(
+            uid=fresh(),
+            name=f"{self.name}.factor",
+            dims=(1, 1, 1),
+            strides=(1, 1, 1),
+            dtype=DataType.FP32,
+            role=Role.SCALAR,
+            value=self.scale,
+        )
+        parts = [
+            part(Matmul, "qk", {"a": seen_as(q, (batch, rows, d)), "b": keys}, products),
+            part(Binary, "scale", {"x": products, "operand": factor}, scaled, mode="mul"),
+        ]
+        last = scaled
+        if self.causal:
+            last = between("masked", per_head)
+            hidden = between("hidden", (1, sq, skv)).model_copy(update={"role": Role.INPUT, "dtype": q.dtype})
+            parts.append(part(Mask, "mask", {"x": seen_as(scaled, per_head), "hidden": hidden}, last))
+        weights = between("weights", per_head)
+        parts.append(part(Softmax, "softmax", {"x": seen_as(last, per_head)}, weights))
+        given = {"a": seen_as(weights, scores), "b": seen_as(v, (batch, skv, d))}
+        parts.append(part(Matmul, "pv", given, seen_as(out, (batch, rows, d))))
+        return tuple(parts)
 
     def flops(self, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]) -> int:
         """Both matrix products; with a causal mask only the pairs that are seen."""

@@ -8,14 +8,17 @@ costs; 6. ``label``: how it is called for people. ``torch`` and ``cudnn`` are al
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from engine.graph.tensors import FROZEN, TensorSpec
+from engine.graph.tensors import FROZEN, TensorSpec, packed_strides
 
 Dims = tuple[int, ...]
+Fresh = Callable[[], int]
+"""Gives a uid that no tensor has yet."""
 
 
 class Operation(BaseModel, ABC):
@@ -32,6 +35,10 @@ class Operation(BaseModel, ABC):
     output_ports: ClassVar[tuple[str, ...]] = ("out",)
     input_rank: ClassVar[int | None] = None
     """How many dims every input has; None where any number will do."""
+    contracts: ClassVar[bool] = False
+    """Whether it sums products, as a convolution does: such an operation is a graph's main work."""
+    constant_ports: ClassVar[tuple[str, ...]] = ()
+    """Inputs whose values follow from the operation alone, whatever the data: ``fill`` writes them."""
 
     kind: str
     name: str
@@ -62,9 +69,34 @@ class Operation(BaseModel, ABC):
     def label(self) -> str:
         """A few words for a node of the drawing."""
 
+    def parts(self, tensors: Mapping[str, TensorSpec], fresh: Fresh) -> tuple[Part, ...]:
+        """The smaller operations it stands for, in the order they run; itself alone where it declares none.
+
+        ``tensors``: by port, inputs and outputs. What the parts make between them gets ``fresh`` uids; they may see
+        given tensors under other dims and strides, over the same memory.
+        """
+        return (Part(self, tuple(tensors.values())),)
+
+    def fill(self, torch: Any, port: str, tensor: Any) -> None:
+        """Write the values of a constant input into ``tensor``, which has its dims."""
+        raise ValueError(f"{self.kind} has no constant input {port}")
+
     def attributes(self) -> dict[str, Any]:
         """What distinguishes this operation besides its tensors, as plain values."""
         return self.model_dump(mode="json", exclude={"kind", "name", "inputs", "outputs"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation of a decomposition, and the tensors it touches as it sees them."""
+
+    operation: Operation
+    tensors: tuple[TensorSpec, ...]
+
+
+def seen_as(tensor: TensorSpec, dims: Dims, strides: Dims | None = None) -> TensorSpec:
+    """The same memory under other dims; without gaps unless strides are given."""
+    return tensor.model_copy(update={"dims": dims, "strides": strides or packed_strides(dims)})
 
 
 def tiles(total: int, bytes_each: int, budget_bytes: int = 1 << 30) -> list[slice]:

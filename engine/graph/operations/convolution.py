@@ -17,6 +17,7 @@ class Convolution(Operation):
 
     input_ports = ("image", "weight")
     input_rank = 4
+    contracts = True
 
     kind: Literal["convolution"] = "convolution"
     padding: tuple[int, ...] = Field(min_length=1, max_length=3)

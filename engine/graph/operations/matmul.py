@@ -15,6 +15,7 @@ class Matmul(Operation):
 
     input_ports = ("a", "b")
     input_rank = 3
+    contracts = True
 
     kind: Literal["matmul"] = "matmul"
 

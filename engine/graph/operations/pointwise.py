@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from engine.graph.errors import invalid
-from engine.graph.operations.base import Dims, Operation
-from engine.graph.tensors import TensorSpec
+from engine.graph.operations.base import Dims, Fresh, Operation, Part, seen_as
+from engine.graph.tensors import TensorSpec, packed_strides
 
 
 class Activation(StrEnum):
@@ -36,6 +36,17 @@ class Binary(Operation):
                 "", operand, f"an operand of dims {operand} does not broadcast onto {x}.", "Use 1 or the same size."
             )
         return {"out": x}
+
+    def parts(self, tensors: Mapping[str, TensorSpec], fresh: Fresh) -> tuple[Part, ...]:
+        """Itself, over one matrix of all rows where a row of ``operand`` is for every row of a batch: alone in a graph,
+        cuDNN 9.19 reads such an operand past its end from the second matrix on (seen on an H200 with dims (1, 1, n)
+        onto (b, m, n), all plans; fused behind a matmul it does not)."""
+        x, operand, out = tensors["x"], tensors["operand"], tensors["out"]
+        is_row = len(x.dims) == 3 and x.dims[0] > 1 and operand.elements == operand.dims[-1] > 1
+        if not is_row or any(t.strides != packed_strides(t.dims) for t in (x, out)):
+            return super().parts(tensors, fresh)
+        dims = (1, x.dims[0] * x.dims[1], x.dims[2])
+        return (Part(self, (seen_as(x, dims), operand, seen_as(out, dims))),)
 
     def lower(self, cudnn: Any, graph: Any, tensors: Mapping[str, Any]) -> dict[str, Any]:
         if self.mode == "mul":

@@ -1,0 +1,24 @@
+// Presenting the saved file: one section at a time, arrow keys turn the page.
+(() => {
+  const slides = [...document.querySelectorAll("body > header, body > section")];
+  let at = -1;
+  const show = (next) => {
+    at = next < 0 ? -1 : Math.min(next, slides.length - 1);
+    document.body.classList.toggle("presenting", at >= 0);
+    slides.forEach((slide, i) => slide.classList.toggle("shown", i === at));
+    window.dispatchEvent(new Event("resize")); // charts take the room there is
+    window.scrollTo(0, 0);
+  };
+  const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.toLowerCase() === "p") show(at >= 0 ? -1 : 0);
+    else if (at < 0) return;
+    else if (event.key === "Escape") show(-1);
+    else if (event.key === "Home") show(0);
+    else if (event.key === "End") show(slides.length - 1);
+    else if (steps[event.key]) show(Math.max(0, at + steps[event.key]));
+    else return;
+    event.preventDefault();
+  });
+})();

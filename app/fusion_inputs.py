@@ -1,0 +1,83 @@
+"""What the fusion page looks at: a kept comparison, or a graph of one's own, as the address and the fields say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from app import form
+from app.links import TEXT_LIMIT, differing
+from app.notices import escaped, render_errors
+from engine.graph.pipelines import CATALOGUE
+from engine.graph.pipelines.base import ParameterField, Pipeline, text_of
+from engine.graph.spec import GraphSpec
+from engine.runs.comparisons import Kept
+
+ONLY_A_GRAPH = "none: a graph of your own"
+
+
+def choose(kept: tuple[Kept, ...]) -> Kept | None:
+    """The comparison that is picked, None for a graph alone. The address names it, and so does the list."""
+    by_id = {one.record.id: one for one in kept}
+    wanted = st.query_params.get("comparison", "")
+    if "fusion-choice" not in st.session_state:
+        bare = "pipeline" not in st.query_params
+        st.session_state["fusion-choice"] = wanted if wanted in by_id else next(iter(by_id), "") if bare else ""
+    elif wanted in by_id and wanted != st.session_state.get("fusion-seen"):  # A link, Back or Forward.
+        st.session_state["fusion-choice"] = wanted
+    elif st.session_state["fusion-choice"] not in by_id:
+        st.session_state["fusion-choice"] = ""
+    words = {key: one.record.label for key, one in by_id.items()}
+    chosen = st.selectbox(
+        "Comparison", [*by_id, ""], format_func=lambda key: words.get(key, ONLY_A_GRAPH), key="fusion-choice", width=760
+    )
+    if wanted and wanted not in by_id:
+        st.warning(f"There is no comparison {escaped(wanted[:TEXT_LIMIT])} here.", icon=":material/link_off:")
+    return by_id.get(chosen)
+
+
+def ask_graph() -> tuple[str, Mapping[str, str], GraphSpec | None]:
+    """A pipeline and its sizes, and the graph they make; None while something in them is wrong, which is then said."""
+    given = st.query_params.to_dict()
+    if "fusion-pipeline" not in st.session_state:
+        named = given.get("pipeline", "")
+        st.session_state["fusion-pipeline"] = named if named in CATALOGUE else "matmul_epilogue"
+    name = st.selectbox(
+        "Pipeline",
+        list(CATALOGUE),
+        format_func=lambda n: f"{CATALOGUE[n].title} ({n})",
+        key="fusion-pipeline",
+        width=430,
+    )
+    chosen = CATALOGUE[name]
+    with st.container(horizontal=True, vertical_alignment="top"):
+        texts = {field.letter: _ask(chosen, field, given.get(field.letter)) for field in chosen.fields()}
+    reading = form.read(chosen, texts)
+    render_errors(reading.errors.values())
+    if reading.spec is not None and reading.parameters is not None:
+        query = {"pipeline": name, **dict(differing(chosen, reading.parameters))}
+        if (given and given != query) or len(query) > 1:
+            st.query_params.from_dict(query)
+    return name, reading.texts, reading.spec
+
+
+def _ask(chosen: Pipeline[Any], field: ParameterField, linked: str | None) -> str:
+    key, label = f"fusion-{chosen.name}-{field.letter}", f"{field.letter} · {field.title}"
+    if key not in st.session_state:
+        text = text_of(field.default) if linked is None else linked[:TEXT_LIMIT]
+        if field.kind == "choice" and text not in field.choices:
+            text = text_of(field.default)
+        st.session_state[key] = text in ("on", "true", "1") if field.kind == "bool" else text
+    if field.kind == "bool":
+        return text_of(st.toggle(label, key=key))
+    if field.kind == "choice":
+        return str(st.selectbox(label, field.choices, key=key, width=150))
+    return st.text_input(label, key=key, max_chars=TEXT_LIMIT, width=max(96, 12 + 7 * len(label)))
+
+
+def open_comparison(record_id: str) -> None:
+    """Show it at the next run."""
+    st.session_state["fusion-choice"] = record_id
+    st.query_params.clear()

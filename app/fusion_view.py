@@ -1,0 +1,174 @@
+"""The fusion page's parts: the drawings, the charts, the sentences, and presenting them one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from app.chart_view import prepared, render_chart
+from app.fusion_drawing import after_svg, before_svg
+from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
+from app.fusion_html import drawings_html, pair_html
+from app.fusion_inputs import open_comparison
+from app.fusion_words import METHOD, bytes_sentence, refusal_lines, versions_table
+from app.links import differing
+from app.notices import escaped
+from app.table_view import render_table
+from engine.graph.cost import cost
+from engine.graph.cutting import cut
+from engine.graph.pipelines import CATALOGUE
+from engine.graph.spec import GraphSpec
+from engine.records.attribution import sentences
+from engine.records.fusion import FusionRecord
+from engine.runs.comparisons import Kept
+
+_HERE = Path(__file__).parent
+_component = st.components.v2.component(
+    "planscope.fusion",
+    html='<div class="root"></div>',
+    css=(_HERE / "fusion_view.css").read_text(encoding="utf-8"),
+    js=(_HERE / "fusion_view.js").read_text(encoding="utf-8"),
+)
+PRESENT_CSS = """<style>
+[data-testid="stHeader"], [data-testid="stToolbar"] { display: none; }
+[data-testid="stMainBlockContainer"] { max-width: none; padding: 1.2rem 2rem; zoom: 1.6; }
+</style>"""
+
+
+@dataclass(frozen=True)
+class Slide:
+    """One thing to look at."""
+
+    title: str
+    render: Callable[[], None]
+
+
+# -- What is shown
+
+
+def render_graph_alone(spec: GraphSpec) -> None:
+    """Before and after, of a graph that was not measured."""
+    st.markdown(escaped(bytes_sentence(cost(cut(spec)))))
+    _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
+
+
+def render_what_there_is(kept: tuple[Kept, ...], pipeline: str, texts: Mapping[str, str], spec: GraphSpec) -> None:
+    """A comparison of this very graph, to open; else what will stand here once somebody has measured, and what to type
+    for it."""
+    same = next((one for one in kept if one.record.graph.graph_id == spec.graph_id), None)
+    if same is not None:
+        st.button(
+            "Open the comparison of this graph", on_click=open_comparison, args=(same.record.id,), key="fusion-open"
+        )
+        return
+    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[pipeline], texts))
+    st.info(
+        "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "
+        "fused kernel, what each operation of the epilogue costs, and how near the roofline it comes; and it "
+        "says first where fusing loses. To make one, on a machine with a GPU:",
+        icon=":material/speed:",
+    )
+    st.code(f"python -m engine fusion {pipeline} {given}".rstrip(), language="shell")
+
+
+def slides(kept: Kept) -> tuple[Slide, ...]:
+    """Everything that there is to look at, in order."""
+    record = kept.record
+    found = [Slide("What is fused", lambda: _render_pair(record))]
+    for title, figure, label in (
+        (
+            "From eager to fused",
+            waterfall_figure(record),
+            "Each bar is what one step saves, or costs; the last one is what is left.",
+        ),
+        (
+            "One operation more",
+            growth_figure(record),
+            "The graph grown by one operation at a time: what each adds when fused, and as a kernel of its own.",
+        ),
+        (
+            "Roofline",
+            roofline_figure(record),
+            "Rate over intensity, hot; the thick line is what this GPU did in the same run, the dotted one its public "
+            "specification. A hot time may find data in the L2, and so stand above the slanted line.",
+        ),
+    ):
+        if figure is not None:
+            chart = prepared(figure, label)
+            found.append(Slide(title, lambda chart=chart, title=title: render_chart(chart, key=f"fusion-{title}")))  # type: ignore[misc]
+    if record.versions:
+        found.append(Slide("Every version", lambda: _render_versions(record)))
+    return tuple(found)
+
+
+def render_sentences(record: FusionRecord) -> None:
+    """What may be said, losses and ties first."""
+    first, *others = sentences(record) or ("This comparison was planned, not measured.",)
+    st.markdown(f"#### {escaped(first)}")
+    for text in others:
+        st.markdown(escaped(text))
+
+
+def render_method(record: FusionRecord) -> None:
+    """How the numbers were taken, folded away."""
+    with st.expander("How it was measured", icon=":material/straighten:"):
+        for text in (*METHOD, *refusal_lines(record.pieces)):
+            st.markdown(escaped(text))
+
+
+def _render_pair(record: FusionRecord) -> None:
+    st.markdown(escaped(bytes_sentence(cost(cut(record.graph)))))
+    _component(data={"html": pair_html(record), "listens": False}, key="fusion-pair")
+
+
+def _render_versions(record: FusionRecord) -> None:
+    render_table(versions_table(record).prepared(), key="fusion-versions")
+
+
+# -- Presenting
+
+
+def presenting() -> bool:
+    """Whether one figure at a time is shown."""
+    return st.query_params.get("present") == "1"
+
+
+def render_presented(shown: tuple[Slide, ...], record: FusionRecord) -> None:
+    """One slide, large, without anything around it; arrow keys turn the page, Escape ends it."""
+    at = _slide_number(len(shown))
+
+    def turn() -> None:
+        state = st.session_state.get("fusion-keys") or {}
+        goal = {"next": at + 1, "back": at - 1, "first": 0, "last": len(shown) - 1}.get(str(state.get("turn")))
+        if goal is None:
+            stop_presenting()
+        else:
+            st.query_params["slide"] = str(min(max(goal, 0), len(shown) - 1) + 1)
+
+    st.html(PRESENT_CSS)
+    st.markdown(f"### {escaped(shown[at].title)}")
+    if at == 0 and (said := sentences(record)):
+        st.markdown(escaped(said[0]))
+    shown[at].render()
+    _component(
+        data={"html": f"<p>{at + 1} / {len(shown)}</p>", "listens": True}, key="fusion-keys", on_turn_change=turn
+    )
+
+
+def start_presenting() -> None:
+    """From the first slide."""
+    st.query_params.update({"present": "1", "slide": "1"})
+
+
+def stop_presenting() -> None:
+    """Back to the page."""
+    for name in ("present", "slide"):
+        st.query_params.pop(name, None)
+
+
+def _slide_number(count: int) -> int:
+    text = st.query_params.get("slide", "1")
+    return min(max(int(text) - 1, 0), count - 1) if text.isascii() and text.isdigit() and len(text) < 4 else 0

@@ -1,0 +1,100 @@
+"""Hot samples of the survivors of a sweep: asks for rounds, keeps what has come when the process is lost, goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from engine.jobs.conversation import Content, Lost
+from engine.jobs.field import Field
+from engine.jobs.measuring import by_key
+from engine.measure.rounds import Stopped, Tally
+from engine.measure.screening import Rule
+from engine.records.gpu_state import GpuState
+from engine.records.samples import Samples
+from engine.records.timings import Timings
+
+OnProgress = Callable[[float], None]
+
+
+@dataclass
+class Sampled:
+    """What one plan's rounds have given so far."""
+
+    executions: int = 1
+    values: list[float] = field(default_factory=list)
+    states: list[GpuState] = field(default_factory=list)
+    set_aside: int = 0
+    stopped: Stopped | None = None
+
+    def timings(self) -> Timings | None:
+        """As a record has them; None without a sample."""
+        if not self.values:
+            return None
+        return Timings(
+            hot=Samples.of(self.values, executions=self.executions),
+            gpu=self.states[len(self.states) // 2] if self.states else None,
+            states=tuple(self.states),
+            set_aside=self.set_aside,
+            stopped=self.stopped,
+        )
+
+
+class HotSampling:
+    """One contest. ``keep``: plans that are never dropped for being far from the best."""
+
+    def __init__(self, field: Field, rule: Rule, seed: int, keep: Iterable[str], on_progress: OnProgress) -> None:
+        self._field, self._rule, self._seed, self._keep = field, rule, seed, list(keep)
+        self._on_progress = on_progress
+        self.sampled = {key: Sampled() for key in field.keys}
+        self._began = 0.0
+
+    def run(self) -> None:
+        """Until everybody has enough. Plans lost on the way are the field's to tell. Raises JobError."""
+        self._began = time.monotonic()
+        answer = self._field.ask("rounds", self._content, self._take)
+        for key, why in by_key(answer.get("stopped", {})).items():
+            if key in self.sampled:
+                self.sampled[key].stopped = why
+
+    def _content(self, keys: tuple[str, ...], careful: bool) -> Mapping[str, Any]:
+        known = {key: self.sampled[key] for key in keys}
+        tallies = {key: Tally.of(s.values, s.set_aside) for key, s in known.items() if s.values or s.set_aside}
+        return {
+            "executions": {key: self._field.executions.get(key) for key in keys},
+            "rule": asdict(self._rule),
+            "seed": self._seed,
+            "keep": self._keep,
+            "before": {key: asdict(tally) for key, tally in tallies.items()},
+            "spent_s": time.monotonic() - self._began,
+            "careful": careful,
+        }
+
+    def _take(self, part: Content) -> None:
+        try:
+            states = [
+                None if state is None else GpuState.model_validate_json(json.dumps(state)) for state in part["states"]
+            ]
+            for key, kept in by_key(part["kept"]).items():
+                sampled = self.sampled[key]
+                sampled.executions = self._field.executions[key] = int(kept["executions"])
+                sampled.values.extend(decode(kept["data"]))
+                sampled.states.extend(state for n in kept["rounds"] if (state := states[n]) is not None)
+            for key, count in by_key(part["set_aside"]).items():
+                self.sampled[key].set_aside += int(count)
+            fraction = float(part["fraction"])
+        except (KeyError, TypeError, ValueError, IndexError, ValidationError) as error:
+            raise Lost(f"sent samples that cannot be read: {error!r}") from None
+        self._on_progress(fraction)
+
+
+def decode(data: str) -> list[float]:
+    """The counterpart of ``questions.encode``."""
+    return [float(value) for value in np.frombuffer(base64.b64decode(data, validate=True), "<f4")]

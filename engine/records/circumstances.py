@@ -1,0 +1,97 @@
+"""What went on while a run was measured, as far as it bears on how much its numbers are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.records.gpu_state import LOW_CLOCK, GpuState
+from engine.records.plan import PlanRecord, Status
+from engine.records.run import RunRecord
+from engine.records.timings import Timings
+from engine.records.wording import several
+
+CALLED = {
+    "software power cap": "power capping",
+    "hardware power brake": "power capping",
+    "software thermal slowdown": "thermal slowdown",
+    "hardware thermal slowdown": "thermal slowdown",
+    "hardware slowdown": "hardware slowdown",
+    "applications clock setting": "a clock limit set by an application",
+    "display clock setting": "a clock limit of the display",
+    "sync boost": "a clock limit shared by several GPUs",
+}
+"""NVML's reasons, as people call them."""
+
+
+def circumstances(source: RunRecord | Iterable[PlanRecord]) -> list[str]:
+    """Sentences on clocks held down, samples set aside, and sampling that ended before it was precise; none where all
+    was well. Of a run also where clocks could not be judged, or stayed low."""
+    plans = source.plans if isinstance(source, RunRecord) else source
+    timings = [plan.timings for plan in plans if plan.timings is not None and plan.status is Status.OK]
+    clocks = _clock_rule(source, timings) if isinstance(source, RunRecord) and timings else []
+    return [*_throttling(timings), *_set_aside(timings), *clocks, *_stopped(timings)]
+
+
+def _throttling(timings: Sequence[Timings]) -> list[str]:
+    """By round where the states of rounds were kept, else by plan."""
+    rounds = max((len(one.states) for one in timings), default=0)
+    if rounds:
+        moments = [[one.states[i] for one in timings if i < len(one.states)] for i in range(rounds)]
+        where = f"in {{}} of {several(rounds, 'round')}"
+    else:
+        moments = [[one.gpu] for one in timings if one.gpu is not None]
+        where = f"while {{}} of {several(len(moments), 'plan')} {'was' if len(moments) == 1 else 'were'} timed"
+    counts: dict[str, int] = {}
+    for moment in moments:
+        for name in {CALLED.get(reason, reason) for state in moment for reason in state.throttle_reasons}:
+            counts[name] = counts.get(name, 0) + 1
+    if not counts:
+        return []
+    clocks = _clocks(state for moment in moments for state in moment)
+    parts = [f"{name} was active {where.format(count)}" for name, count in sorted(counts.items())]
+    text = "; ".join(parts) + clocks
+    return [f"{text[0].upper()}{text[1:]}."]
+
+
+def _clocks(states: Iterable[GpuState]) -> str:
+    known = [state.sm_clock_mhz for state in states if state.sm_clock_mhz is not None]
+    if not known or min(known) == max(known):
+        return ""
+    return f" (SM clock {min(known):,} to {max(known):,} MHz)"
+
+
+def _set_aside(timings: Sequence[Timings]) -> list[str]:
+    counts = [one.set_aside for one in timings if one.set_aside]
+    if not counts:
+        return []
+    samples, plans = several(sum(counts), "sample"), several(len(counts), "plan")
+    return [f"{samples} of {plans} set aside: the SM clock was below 75 % of the rated one."]
+
+
+def _clock_rule(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
+    """Whether low clocks could be told, and whether samples had to be kept in spite of them."""
+    rated = run.environment.gpu.rated_sm_clock_mhz if run.environment.gpu else None
+    if rated is None:
+        return ["The rated SM clock is not known: no sample was set aside for a low clock."]
+    clocks = [state.sm_clock_mhz for one in timings for state in one.states]
+    low = [clock for clock in clocks if clock is not None and clock < LOW_CLOCK * rated]
+    if not low:
+        return []
+    verb = "was" if len(low) == 1 else "were"
+    return [
+        f"{several(len(low), 'sample')} below 75 % of the rated SM clock {verb} kept: the clock did not come up again "
+        f"(down to {min(low):,} of {rated:,} MHz)."
+    ]
+
+
+def _stopped(timings: Sequence[Timings]) -> list[str]:
+    budget = sum(one.stopped == "budget" for one in timings)
+    screened = sum(one.stopped == "screened" for one in timings)
+    said = []
+    if budget:
+        ended = f"Sampling ended by its budget of time and samples for {several(budget, 'plan')}"
+        said.append(f"{ended}, before the error was small enough.")
+    if screened:
+        kept = f"{several(screened, 'plan')} {'is' if screened == 1 else 'are'}"
+        said.append(f"{kept} beyond any doubt far from the best and got no more samples than that took.")
+    return said

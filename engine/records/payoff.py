@@ -1,0 +1,180 @@
+"""When reuse pays: how often a plan must run until tuning it, shipping it, or caching kernels has paid for itself.
+
+All formulas are of one form, cost / saving per call, with every number measured: N calls pay for a cost of C where each
+saves s, once N s >= C, so N = ceil(C / s). Where nothing is saved, nothing ever pays, and that is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from engine.records.reuse import DynamicShapes, GraphUse, PlanCost, Reuse, Way
+from engine.records.run import RunRecord
+from engine.records.verdict import verdict
+from engine.records.wording import count_bytes, factor, microseconds, several
+
+
+@dataclass(frozen=True)
+class Payoff:
+    """``calls`` until a cost has paid, 0 where it pays from the first, None where never. ``formula``: with its numbers;
+    ``source``: where they were measured."""
+
+    what: str
+    calls: int | None
+    formula: str
+    source: str
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        if self.calls is None:
+            return f"{self.what} never pays by speed alone: {self.formula}."
+        paid = "has paid from the first call on" if self.calls == 0 else f"has paid after {self.calls:,} calls"
+        return f"{self.what} {paid}: {self.formula}."
+
+
+def payoffs(run: RunRecord, measured: RunRecord | None = None) -> list[Payoff]:
+    """What can be told of a run with a study; ``measured``: a sweep of the same graph, for what a call takes."""
+    study = run.reuse
+    if study is None or measured is None:
+        return []
+    found = verdict(measured)
+    first = measured.first_pick
+    if found.winner is None or first is None or first.key not in found.intervals:
+        return []
+    slow, fast = found.intervals[first.key].median, found.intervals[found.winner].median
+    gpu = measured.environment.gpu
+    source = (
+        f"times of a call: swept on {gpu.name if gpu else measured.target.gpu_name}, {measured.started_at:%Y-%m-%d}"
+    )
+    told = [_tuning(measured, slow, fast, source)] if measured.phases and measured.phases.total_s else []
+    costs = {cost.key: cost for cost in study.costs}
+    if (shipped := _shipping(costs.get(found.winner), costs.get(first.key), slow, fast, source)) is not None:
+        told.append(shipped)
+    return told
+
+
+def _tuning(measured: RunRecord, slow_us: float, fast_us: float, source: str) -> Payoff:
+    assert measured.phases is not None and measured.phases.total_s is not None
+    cost_us = measured.phases.total_s * 1e6
+    words = f"the sweep took {measured.phases.total_s:.1f} s, and a call takes {microseconds(fast_us)} in place of the "
+    words += f"first pick's {microseconds(slow_us)}"
+    return Payoff("Tuning", calls_until(cost_us, slow_us - fast_us), words, source)
+
+
+def _shipping(
+    tuned: PlanCost | None, first: PlanCost | None, slow_us: float, fast_us: float, source: str
+) -> Payoff | None:
+    """Loading the tuned plan at a start, against building the heuristics' first pick there."""
+    if tuned is None or first is None or tuned.first_load_ms is None or first.cold_ms is None:
+        return None
+    load, build = tuned.first_load_ms.median_ms, first.cold_ms.median_ms
+    words = f"its first load takes {microseconds(load * 1e3)} where a cold build of the first pick takes "
+    words += f"{microseconds(build * 1e3)}, and a call {microseconds(fast_us)} in place of {microseconds(slow_us)}"
+    return Payoff("Shipping the serialized plan", calls_until((load - build) * 1e3, slow_us - fast_us), words, source)
+
+
+def calls_until(cost_us: float, saving_us: float) -> int | None:
+    """ceil(cost / saving): 0 where it costs nothing, None where it saves nothing."""
+    if cost_us <= 0:
+        return 0
+    return None if saving_us <= 0 else math.ceil(cost_us / saving_us)
+
+
+def load_speedup(costs: Iterable[PlanCost], compiled: bool = True) -> float | None:
+    """Median over plans of build over second load (see PlanCost.speedup); those compiled at run time, or those that
+    are not."""
+    ratios = sorted(cost.speedup for cost in costs if cost.compiled is compiled and cost.speedup is not None)
+    if not ratios:
+        return None
+    middle = len(ratios) // 2
+    return ratios[middle] if len(ratios) % 2 else (ratios[middle - 1] + ratios[middle]) / 2
+
+
+def sentences(study: Reuse) -> Iterator[str]:
+    """What a study came to, most important first."""
+    yield from _costs(study)
+    if study.shapes is not None:
+        yield from _shapes(study.shapes)
+    yield from _graphs(study.graphs)
+    if not study.on_gpu:
+        yield "Built and loaded without a GPU: nothing was executed, and no speed was measured."
+
+
+def _costs(study: Reuse) -> Iterator[str]:
+    for compiled, which in ((True, "compiled at run time"), (False, "precompiled")):
+        ratio = load_speedup(study.costs, compiled)
+        count = sum(cost.compiled is compiled and cost.speedup is not None for cost in study.costs)
+        if ratio is None:
+            continue
+        build = "a cold build" if compiled else "a build with libraries loaded"
+        words = f"is {factor(ratio)} faster than" if ratio >= 1 else f"takes {factor(1 / ratio)} the time of"
+        yield f"Loading {words} {build}: the median of {several(count, 'plan')} {which}."
+    caches = [cost.cache_bytes for cost in study.costs if cost.compiled and cost.cache_bytes is not None]
+    if caches and not any(caches):
+        yield "The driver's compute cache stayed empty, so a warm build was no other than a cold one."
+    recompiled = [cost.plan_name for cost in study.costs if cost.precompiled is False]
+    asked = sum(cost.precompiled is not None for cost in study.costs)
+    if recompiled:
+        yield f"Loading compiles anew for {several(len(recompiled), 'plan')}: {', '.join(recompiled[:4])}."
+    elif asked:
+        yield f"Loading compiled nothing again: enforce_precompiled accepts {'all' if asked > 1 else 'the'} " + (
+            f"{several(asked, 'plan')}."
+        )
+
+
+def _shapes(shapes: DynamicShapes) -> Iterator[str]:
+    static, cached = shapes.of(Way.STATIC), shapes.of(Way.CACHE)
+    for series in shapes.series:
+        refused = [size for size in series.sizes if size.refused]
+        if refused and series.way is not Way.STATIC:
+            yield f"No {series.way} for {len(refused)} of {several(len(series.sizes), 'size')}: {refused[0].refused}"
+        wrong = [size.size for size in series.sizes if size.right is False]
+        if wrong:
+            yield f"Wrong with {series.way} at {shapes.letter} = {', '.join(map(str, wrong))}."
+    if static and cached and static.total_ms and cached.total_ms:
+        count = sum(size.build_ms is not None for size in cached.sizes)
+        yield (
+            f"A shared kernel cache builds {several(count, 'size')} in {microseconds(cached.total_ms * 1e3)}; each on "
+            f"its own takes {microseconds(static.total_ms * 1e3)}, but chooses among more plans."
+        )
+        if (paid := sizes_until(shapes)) is not None:
+            yield f"It has paid from size number {paid} on."
+    if cached and cached.cache_bytes is not None and cached.reloaded_ms is not None:
+        yield (
+            f"Saved ({count_bytes(cached.cache_bytes)}) and loaded by another process it builds the first size in "
+            f"{microseconds(cached.reloaded_ms * 1e3)}."
+        )
+
+
+def sizes_until(shapes: DynamicShapes) -> int | None:
+    """From how many sizes on the kernel cache has cost less than building each on its own; None where never."""
+    static, cached = shapes.of(Way.STATIC), shapes.of(Way.CACHE)
+    if static is None or cached is None:
+        return None
+    ahead = 0.0
+    for number, (own, shared) in enumerate(zip(static.sizes, cached.sizes, strict=True), 1):
+        if own.build_ms is None or shared.build_ms is None:
+            return None
+        ahead += own.build_ms - shared.build_ms
+        if ahead > 0:
+            return number
+    return None
+
+
+def _graphs(graphs: Iterable[GraphUse]) -> Iterator[str]:
+    used = list(graphs)
+    if not used:
+        return
+    captured = sum(use.captured for use in used)
+    native = sum(bool(use.populated and use.updated) for use in used)
+    yield f"Stream capture works for {captured} of {several(len(used), 'plan')}, the native calls for {native}."
+    removed = [use.removed_us for use in used if use.removed_us is not None]
+    if removed:
+        low, high = microseconds(max(0.0, min(removed))), microseconds(max(0.0, max(removed)))
+        yield f"A CUDA graph of many executions removes {low} to {high} of a call's time."
+    stale = [use.plan_name for use in used if use.new_data is False or use.update_right is False]
+    if stale:
+        yield f"A replay gave an old answer for {', '.join(stale[:4])}."

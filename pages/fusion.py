@@ -1,0 +1,54 @@
+"""Fusion: what one fused kernel gains over a kernel per operation, where it comes from, and where there is nothing to
+gain."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import fusion_inputs, session
+from app import fusion_view as view
+from app.fusion_html import saved_html
+from app.fusion_words import provenance_of
+from app.notices import escaped
+from app.resources import comparisons
+
+session.enter("fusion")
+found = comparisons()
+listed = found.listed()
+
+if view.presenting():
+    wanted = st.query_params.get("comparison", "")
+    shown = next((kept for kept in listed if kept.record.id == wanted), listed[0] if listed else None)
+    if shown is not None:
+        view.render_presented(view.slides(shown), shown.record)
+        st.stop()
+    view.stop_presenting()
+
+for name, problem in found.problems.items():
+    st.warning(f"The comparison {escaped(name)} is left out: {escaped(problem)}", icon=":material/broken_image:")
+chosen = fusion_inputs.choose(listed) if listed else None
+if chosen is None:
+    pipeline, texts, spec = fusion_inputs.ask_graph()
+    if spec is not None:
+        view.render_graph_alone(spec)
+        view.render_what_there_is(listed, pipeline, texts, spec)
+    st.stop()
+
+st.query_params["comparison"] = st.session_state["fusion-seen"] = chosen.record.id
+record, origin = chosen.record, provenance_of(chosen.record, chosen.recorded)
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.badge(origin.label, icon=origin.icon, color=origin.colour)
+    st.button("Present", icon=":material/slideshow:", on_click=view.start_presenting, key="fusion-present")
+    st.download_button(
+        "Save as HTML",
+        data=lambda: saved_html(record, chosen.recorded),
+        file_name=f"fusion-{record.pipeline}-{record.id[:8]}.html",
+        mime="text/html",
+        on_click="ignore",
+        icon=":material/download:",
+    )
+view.render_sentences(record)
+for slide in view.slides(chosen):
+    st.subheader(slide.title)
+    slide.render()
+view.render_method(record)

@@ -1,0 +1,106 @@
+"""The Reuse page: empty, with studies of either kind, and the doctor's drop zone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.clinic import clinic
+from engine.bundles.checkups import Examination
+from engine.bundles.export import Part, bundle_of, default_plan
+from engine.runs.archive_reading import read_run_file
+from engine.runs.home import data_home
+from engine.runs.recordings import SHIPPED
+from engine.runs.store import Store
+from tests.app.pages import components, opened, tables, texts
+from tests.app.sample_reuse import studied_run
+
+pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
+
+
+def keep(run):
+    with Store(data_home()) as store:
+        store.create_run(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def bundle_bytes():
+    file = read_run_file((SHIPPED / "matmul.zip").read_bytes())
+    plan, why = default_plan(file.run)
+    return bundle_of([Part(file.run, (plan,), file.blobs, why)])
+
+
+def examined(page: AppTest, data: bytes, trust: bool = False) -> AppTest:
+    page.file_uploader(key="bundle-file").set_value(("b.zip", data, "application/zip")).run()
+    if trust:
+        page.checkbox(key="bundle-trust").set_value(True).run()
+    page.button(key="examine").click().run()
+    end = time.monotonic() + 120
+    while "opening, then loading" in texts(page):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+        page.run()
+    assert not page.exception
+    return page
+
+
+def test_without_a_study_it_says_how_to_make_one():
+    page = opened("reuse")
+    assert not page.exception
+    assert "There is no study of reuse yet" in texts(page)
+    assert "python -m engine reuse" in page.code[0].value
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_a_study_is_drawn_and_says_where_it_was_made(on_gpu):
+    keep(studied_run(on_gpu))
+    page = opened("reuse")
+    assert not page.exception
+    read = texts(page)
+    assert "476x faster than a cold build" in read
+    assert ("nothing was executed" in read) is not on_gpu
+    assert ("override shape gives wrong results at n = 16" in read.lower()) is on_gpu
+    assert len(components(page, "chart")) == (4 if on_gpu else 2)
+    assert len(tables(page)) == (4 if on_gpu else 3)
+    assert ("measured on a GPU; this study was made without one" in read) is not on_gpu
+
+
+def test_of_several_studies_one_is_chosen():
+    first = keep(studied_run(False, id="1" * 32, title="the first"))
+    keep(studied_run(True, id="2" * 32, title="the second"))
+    page = opened("reuse")
+    page.selectbox(key="reuse-study").set_value(first.id).run()
+    assert not page.exception and "nothing was executed" in texts(page)
+
+
+def test_the_doctor_checks_integrity_alone_without_trust(bundle_bytes):
+    page = opened("reuse")
+    assert "not where it comes from" in texts(page)
+    assert page.checkbox(key="bundle-trust").value is False
+    assert page.button(key="examine").disabled
+    read = texts(examined(page, bundle_bytes))
+    assert "Only its integrity was checked" in read and "8 files" in read
+
+
+def test_the_doctor_refuses_a_damaged_file(bundle_bytes):
+    data = bytearray(bundle_bytes)
+    data[len(data) // 2] ^= 4
+    read = texts(examined(opened("reuse"), bytes(data)))
+    assert "Refused: nothing of it was given to cuDNN." in read
+
+
+@pytest.mark.cudnn
+def test_with_trust_the_doctor_says_what_is_left_of_a_plan_of_another_cudnn(bundle_bytes):
+    read = texts(examined(opened("reuse"), bundle_bytes, trust=True))
+    assert "cuDNN 9.19.0 serialized it" in read or "The serialized plan loads" in read
+    assert "recipe" in read
+
+
+def test_two_examinations_wait_for_one_another(bundle_bytes):
+    found = [clinic().submit(data, False) for data in (bundle_bytes, b"junk")]
+    whole, junk = (future.result(60) for future in found)
+    assert isinstance(whole, Examination) and whole.exit_status == 0
+    assert junk.refused and junk.exit_status == 2

@@ -1,0 +1,97 @@
+"""The Fusion page in a real browser: drawn in both themes, presented with arrow keys, and saved as a file that opens
+offline. The comparison's numbers are invented."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.runs.comparisons import keep
+from tests.app.sample_fusions import K, comparison
+from tests.browser.conftest import ROOT, serving, settled
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+RESULTS = ROOT / "test-results"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A server whose data folder has two comparisons: an epilogue that wins, an attention that loses."""
+    folder = tmp_path_factory.mktemp("fusion")
+    keep(comparison(), folder / "home")
+    keep(comparison("sdpa", {K.FLASH: 20.0}, id="b" * 32), folder / "home")
+    with serving("run", "app/main.py", home=folder / "home", log=folder / "log") as server:
+        yield server
+
+
+def open_page(page, server, query):
+    page.goto(f"{server.url}/fusion?{query}")
+    page.wait_for_selector(".drawing svg")
+    settled(page)
+
+
+def test_a_comparison_is_drawn_whole(kept, page):
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    open_page(page, kept, f"comparison={'a' * 32}")
+    assert page.locator(".drawing svg").count() == 2
+    assert page.locator(".drawing svg .chip rect.box").count() == 3
+    assert page.get_by_text("is 3.33x faster than torch eager").is_visible()
+    for title in ("What is fused", "From eager to fused", "One operation more", "Roofline", "Every version"):
+        assert page.get_by_role("heading", name=title).is_visible()
+    assert page.locator(".plot svg").count() == 3
+    assert errors == []
+
+
+def test_a_loss_is_said_first(kept, page):
+    open_page(page, kept, f"comparison={'b' * 32}")
+    headings = page.locator("h4").all_inner_texts()
+    assert headings[0] == "torch SDPA, flash is 1.50x faster than cuDNN's fused graph."
+
+
+def test_arrow_keys_turn_the_pages_of_a_presentation(kept, page):
+    open_page(page, kept, f"comparison={'a' * 32}")
+    page.get_by_role("button", name="Present").click()
+    page.get_by_text("1 / 5").wait_for()
+    assert not page.locator("[data-testid=stHeader]").is_visible()
+    turns = {"ArrowRight": 2, "PageDown": 3, "ArrowLeft": 2, "End": 5, " ": 5, "Home": 1}
+    for key, number in turns.items():
+        page.keyboard.press(key)
+        page.get_by_text(f"{number} / 5").wait_for()
+        settled(page)
+        assert page.locator("h3").count() == 1
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Present").wait_for()
+    assert "present" not in page.url
+
+
+def test_the_saved_file_opens_offline_and_asks_nobody(kept, page, chromium, tmp_path):
+    open_page(page, kept, f"comparison={'a' * 32}")
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Save as HTML").click()
+    file = tmp_path / "fusion.html"
+    started.value.save_as(file)
+    context = chromium.new_context(offline=True, color_scheme="dark")
+    asked, errors = [], []
+    opened = context.new_page()
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.goto(file.as_uri())
+    opened.wait_for_selector(".js-plotly-plot .main-svg")
+    assert opened.locator(".js-plotly-plot").count() == 3
+    assert opened.locator(".drawing svg").count() == 2
+    opened.keyboard.press("p")
+    assert opened.locator("section:visible, header:visible").count() == 1
+    opened.keyboard.press("ArrowRight")
+    assert opened.locator("section:visible h2").inner_text() == "What is fused"
+    opened.keyboard.press("Escape")
+    assert opened.locator("section:visible").count() == 6
+    assert errors == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    context.close()
+
+
+def test_a_graph_alone_is_drawn_and_changes(kept, page):
+    page.goto(f"{kept.url}/fusion?pipeline=sdpa&causal=off")
+    page.wait_for_selector(".drawing svg")
+    settled(page)
+    assert page.locator(".drawing svg .chip rect.box").count() == 3
+    assert page.get_by_text("python -m engine fusion sdpa -p causal=off").is_visible()

@@ -1,0 +1,64 @@
+"""`fusion` on a machine without a GPU: what it plans with real cuDNN, and how it says that it cannot measure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.records.fusion import FusionRecord
+
+
+@pytest.mark.cudnn
+def test_a_plan_of_a_comparison_needs_no_gpu(engine, tmp_path, home):
+    out = tmp_path / "fusion.json"
+    arguments = ["matmul_epilogue", "-p", "m=256", "--target", "h200", "--plan-only", "--out", out, "--json"]
+    done = engine("fusion", *arguments)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["measured"] is False and told["versions"] == [] and told["steps"] == [] and told["sentences"] == []
+    assert [(piece["label"], piece["runs_on"]) for piece in told["pieces"]] == [
+        ("matmul", "cudnn"), ("scale", "cudnn"), ("bias", "cudnn"), ("gelu", "cudnn"), ("amax", "torch"),
+    ]  # fmt: skip
+    assert told["pieces"][-1]["refusal"]["message"].startswith("cuDNN has no execution plan for this graph.")
+    assert sum(piece["bytes_moved"] for piece in told["pieces"]) == told["unfused_bytes"]
+    assert sum(one["saved_bytes"] for one in told["saved"]) == told["unfused_bytes"] - told["fused_bytes"]
+    assert [stage["added"] for stage in told["growth"]] == ["matmul", "scale", "bias", "gelu", "amax"]
+    record = FusionRecord.model_validate_json(out.read_bytes())
+    assert record.id == told["id"] and not record.measured
+    assert not (home / "fusion").exists(), "only what was measured is kept"
+
+
+@pytest.mark.cudnn
+def test_the_plan_as_a_table(engine):
+    done = engine("fusion", "conv_relu", "--target", "h200", "--plan-only")
+    assert done.returncode == 0, done.stderr
+    assert "planned for  NVIDIA H200" in done.stdout
+    assert "2 pieces must move 4.07 MiB, the fused graph 2.07 MiB: 1.97x as much unfused." in done.stdout
+
+
+def test_without_a_gpu_it_says_so(invoke, monkeypatch):
+    monkeypatch.setattr("engine.machine.gpus.list_gpus", lambda: ())
+    result = invoke("fusion", "matmul", "--json")
+    assert result.exit_code == 1
+    (field,) = json.loads(result.stdout)["error"]["fields"]
+    assert field["rule"].startswith("A comparison measures, and this machine has no NVIDIA GPU")
+    assert "--plan-only" in field["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["matmuls"], "pipeline"),
+        (["matmul", "-p", "m=0"], "m"),
+        (["matmul", "--preset", "slow"], "preset"),
+        (["matmul", "--seed", "-1"], "seed"),
+        (["matmul", "--plan-only", "--target", "h900"], "target"),
+        (["matmul", "--plan-only", "--out", "/nowhere/at/all.json"], "--out"),
+        (["matmul", "--plan-only", "--builders", "0"], "builders"),
+    ],
+)
+def test_wrong_input_is_named(invoke, arguments, field):
+    result = invoke("fusion", *arguments, "--json")
+    assert result.exit_code == 2, result.output
+    assert json.loads(result.stdout)["error"]["fields"][0]["field"] == field

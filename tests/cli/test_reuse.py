@@ -1,0 +1,107 @@
+"""`reuse` as people run it, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine.machine.gpus import list_gpus
+from engine.records.reuse import Way
+from engine.runs.archive_reading import read_run_file
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.cudnn, pytest.mark.skipif(bool(list_gpus()), reason="says what it does without a GPU")]
+SMALL = ("conv_relu", "-p", "c=16", "-p", "k=16", "-p", "h=8", "-p", "w=8", "--modes", "FALLBACK", "--target", "h200")
+
+
+SIZED = (*SMALL, "--plans", "1", "--repeats", "1", "--sizes", "n=8,16", "--no-matrix")
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    """A data folder, the run file of a real study that was done there, and what the command said of it."""
+    folder = tmp_path_factory.mktemp("studied")
+    home, out = folder / "home", folder / "run.zip"
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", "reuse", *SIZED, "--out", str(out), "--json"],
+        cwd=ROOT,
+        env={**os.environ, "PLANSCOPE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return home, out, json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_study_for_programs_and_as_a_run_file(studied, invoke, monkeypatch):
+    home, out, told = studied
+    (cost,) = told["reuse"]["costs"]
+    assert (told["reuse"]["on_gpu"], cost["message"], cost["execute_load_ms"]) == (False, None, None)
+    assert cost["load_speedup"] == cost["cold_ms"]["values_ms"][0] / cost["load_ms"]["values_ms"][0]
+    assert told["sentences"][-1].startswith("Built and loaded without a GPU")
+    shapes = told["reuse"]["shapes"]
+    assert [[size["size"] for size in series["sizes"]] for series in shapes["series"]] == [[8, 16]] * len(Way)
+    assert shapes["matrix"] == []
+    run = read_run_file(out.read_bytes()).run
+    assert run.id == told["run_id"] and run.reuse.costs[0].key == cost["key"]
+    monkeypatch.setenv("PLANSCOPE_HOME", str(home))
+    kept = json.loads(invoke("runs", "list", "--json").stdout)["runs"]
+    assert [one["reuse"] for one in kept if one["id"] == run.id] == [True]
+    assert json.loads(invoke("runs", "import", out, "--json").stdout) == {
+        "id": run.id, "already": True, "original_id": None,
+    }  # fmt: skip
+
+
+def test_a_study_for_people_with_sizes(studied, invoke, monkeypatch):
+    """Of the study that was done before."""
+    file = read_run_file(studied[1].read_bytes())
+
+    def study(asked, folder, *_):
+        assert (list(asked.shapes), asked.letter, asked.matrix, asked.plans, asked.repeats) == (
+            [8, 16],
+            "n",
+            False,
+            1,
+            1,
+        )
+        for sha256, blob in file.blobs.items():
+            (folder / sha256).write_bytes(blob)
+        return file.run, SimpleNamespace(remarks=("a word",))
+
+    monkeypatch.setattr("engine.jobs.studying.study", study)
+    done = invoke("reuse", *SIZED)
+    assert done.exit_code == 0, done.stderr
+    assert "without a GPU: nothing was executed" in done.stdout and "note: a word" in done.stderr
+    assert "kernel cache" in done.stdout and "does not support override shape" in done.stdout
+    assert "n=8" in done.stdout and "n=16" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nonsense",), "no pipeline of this name"),
+        (("matmul", "--repeats", "0"), "from 1 to 50"),
+        (("matmul", "--plans", "0"), "from 1"),
+        (("matmul", "--sizes", "n=8,x"), "n = x"),
+        (("matmul", "--sizes", "nonsense"), "LETTER=A,B,C"),
+        (("matmul", "--sizes", "zz=8"), "no parameter of this name"),
+        (("matmul", "--sizes", "dtype=bf16"), "whole numbers"),
+        (("matmul", "--target", "nowhere"), "no target of this name"),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_work(invoke, arguments, told):
+    result = invoke("reuse", *arguments)
+    assert result.exit_code == 2 and told in result.stderr
+
+
+def test_a_graph_that_cudnn_refuses_is_no_study(invoke):
+    result = invoke("reuse", "sdpa", "-p", "d=100", "--target", "h200", "--modes", "A")
+    assert result.exit_code == 1 and "error: " in result.stderr

@@ -1,0 +1,213 @@
+"""Records of a comparison, and what may be said of one. All numbers here are invented."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from engine.graph.cost import cost, piece_bytes
+from engine.graph.cutting import cut
+from engine.graph.pipelines import pipeline
+from engine.records.attribution import Cause, best_fused, comparisons, sentences, steps
+from engine.records.environment import Environment, GpuInfo
+from engine.records.fusion import (
+    FusionRecord,
+    Launch,
+    MeasuredCeilings,
+    PieceRecord,
+    Version,
+    VersionKind,
+)
+from engine.records.passport import OutputAccuracy
+from engine.records.run import Refusal, RunStatus, Source, TargetInfo
+from engine.records.samples import Samples
+from engine.records.timings import Timings
+
+GPU = GpuInfo(name="NVIDIA H200", uuid="GPU-0", compute_capability="9.0", sm_count=132, memory_bytes=150_000_000_000)
+RIGHT = OutputAccuracy(name="Y", max_abs=0.01, max_rel=0.001, unwritten=0, nonfinite=0, elements=9, tolerance=0.01)
+REFUSED = Refusal(message="cuDNN has no execution plan for this graph.")
+KERNELS = {VersionKind.EAGER: 5, VersionKind.IDIOMATIC: 4, VersionKind.UNFUSED: 5}
+
+
+def samples(median_us: float) -> Samples:
+    """41 of them, one percent around the median."""
+    return Samples.of(np.linspace(median_us * 0.99, median_us * 1.01, 41), 20)
+
+
+def version(kind: VersionKind, hot_us: float | None, moved: int | None = None, **more: object) -> Version:
+    """A right version; with a message in place of a time where there is none."""
+    launch = Launch(name="k", kind="kernel", us=1.0)
+    fields = {"launches": (launch,) * KERNELS.get(kind, 1), "bytes_moved": moved, "accuracy": (RIGHT,)}
+    if hot_us is None:
+        return Version(kind=kind, message="it does not run.", accuracy=(RIGHT,))
+    return Version(kind=kind, timings=Timings(hot=samples(hot_us)), **{**fields, **more})
+
+
+def pieces_of(graph, main_us: float | None) -> tuple[PieceRecord, ...]:
+    """Pieces, those that sum products timed."""
+    return tuple(
+        PieceRecord(
+            label=piece.label,
+            origin=piece.origin,
+            contracts=piece.operation.contracts,
+            runs_on="torch" if piece.label in ("amax", "softmax") else "cudnn",
+            refusal=REFUSED if piece.label in ("amax", "softmax") else None,
+            bytes_moved=piece_bytes(piece),
+            flops=piece.spec.flops(),
+            hot=samples(main_us) if main_us and piece.operation.contracts else None,
+        )
+        for piece in cut(graph).pieces
+    )
+
+
+def record(times: dict[VersionKind, float | None], name: str = "matmul_epilogue", main_us: float | None = 26.0, **more):
+    """A comparison with these hot times."""
+    graph = pipeline(name).graph({})
+    found = cost(cut(graph))
+    moved = {kind: found.fused_bytes for kind in (VersionKind.FIRST_PICK, VersionKind.TUNED)}
+    plans = {VersionKind.FIRST_PICK: ("1", "eng1"), VersionKind.TUNED: ("2", "eng2")}
+    fields = {
+        "id": "0" * 32,
+        "status": RunStatus.DONE,
+        "pipeline": name,
+        "parameters": {},
+        "graph": graph,
+        "target": TargetInfo(name="local", gpu_name=GPU.name, sm=90, memory_bytes=1, source=Source.DEVICE),
+        "environment": Environment(
+            gpu=GPU, cudnn_backend="9.19.0", cudnn_frontend="1.32.0", python="3.11", host="h", os="Linux"
+        ),
+        "started_at": datetime(2026, 1, 2, tzinfo=UTC),
+        "pieces": pieces_of(graph, main_us),
+        "versions": tuple(
+            version(kind, us, moved.get(kind, found.unfused_bytes), plan=plans.get(kind)) for kind, us in times.items()
+        ),
+        "ceilings": MeasuredCeilings(
+            copy_bytes=1 << 30, copy_us=samples(250.0), matmul_flops=1 << 40, matmul_us=samples(1400.0),
+            launch_us=samples(1.5),
+        ),
+    }  # fmt: skip
+    return FusionRecord(**{**fields, **more})
+
+
+K = VersionKind
+FULL = {K.EAGER: 100.0, K.IDIOMATIC: 80.0, K.COMPILED: 60.0, K.UNFUSED: 90.0, K.FIRST_PICK: 40.0, K.TUNED: 30.0}
+
+
+def test_a_record_survives_json():
+    made = record(FULL)
+    assert FusionRecord.model_validate_json(made.model_dump_json()) == made
+    assert made.version(K.EAGER).kernels == 5 and made.version(K.FLASH) is None
+    assert made.ceilings.copy_gbps == pytest.approx((1 << 30) / 250e-6 / 1e9, rel=1e-4)
+    assert made.ceilings.matmul_tflops == pytest.approx((1 << 40) / 1400e-6 / 1e12, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timings": Timings(hot=samples(1.0))},
+        {"timings": Timings(hot=samples(1.0)), "accuracy": (RIGHT.model_copy(update={"max_rel": 0.5}),)},
+        {"accuracy": (RIGHT,)},
+    ],
+)
+def test_a_version_is_timed_where_it_is_right_and_else_says_why(wrong):
+    with pytest.raises(ValidationError):
+        Version(kind=K.EAGER, **wrong)
+
+
+def test_a_piece_runs_in_torch_where_it_is_refused_and_nowhere_else():
+    fields = {"label": "amax", "origin": 0, "contracts": False, "bytes_moved": 1, "flops": 1}
+    for runs_on, refusal in (("torch", None), ("cudnn", REFUSED)):
+        with pytest.raises(ValidationError):
+            PieceRecord(**fields, runs_on=runs_on, refusal=refusal)
+
+
+def test_what_was_measured_was_measured_on_a_gpu():
+    made = record(FULL)
+    with pytest.raises(ValidationError):
+        FusionRecord(**{**dict(made), "environment": made.environment.model_copy(update={"gpu": None})})
+    with pytest.raises(ValidationError):
+        FusionRecord(**{**dict(made), "versions": (*made.versions, made.versions[0])})
+
+
+def test_steps_lead_from_eager_to_tuned_without_a_gap():
+    found = steps(record(FULL))
+    assert [step.cause for step in found] == [
+        Cause.LIBRARY, Cause.LAUNCHES, Cause.TRAFFIC, Cause.ENGINE, Cause.TUNING,
+    ]  # fmt: skip
+    assert found[0].before_us == pytest.approx(100.0) and found[-1].after_us == pytest.approx(30.0)
+    assert all(a.after_us == b.before_us for a, b in pairwise(found))
+    assert np.prod([step.factor for step in found]) == pytest.approx(100.0 / 30.0)
+    launches = found[1]
+    assert launches.saved_us == pytest.approx(4 * 1.5) and launches.estimated
+    assert found[3].before_us == pytest.approx(26.0) and found[3].saved_us < 0, (
+        "the epilogue costs the engine something"
+    )
+
+
+def test_launches_never_save_more_than_there_was_beside_the_main_kernel():
+    found = steps(record({**FULL, K.UNFUSED: 28.0}))
+    launches = next(step for step in found if step.cause is Cause.LAUNCHES)
+    assert launches.saved_us == pytest.approx(2.0)
+    assert all(step.cause is not Cause.TRAFFIC for step in found), "nothing is left for it"
+
+
+def test_without_times_of_the_pieces_fusing_is_one_step():
+    assert [step.cause for step in steps(record(FULL, main_us=None))] == [Cause.LIBRARY, Cause.TRAFFIC, Cause.TUNING]
+
+
+def test_an_attention_s_products_are_no_measure_of_the_fused_engine():
+    found = steps(record(FULL, name="sdpa", main_us=20.0))
+    assert [step.cause for step in found] == [Cause.LIBRARY, Cause.TRAFFIC, Cause.TUNING]
+
+
+def test_a_tuned_plan_that_is_the_first_pick_is_no_step():
+    made = record({**FULL, K.TUNED: 40.0})
+    same = tuple(v.model_copy(update={"plan": ("1", "eng1")}) if v.plan else v for v in made.versions)
+    assert steps(made.model_copy(update={"versions": same}))[-1].cause is Cause.ENGINE
+
+
+def test_a_win_is_said_with_its_shares():
+    said = sentences(record(FULL))
+    assert said[0].startswith("cuDNN fused, tuned is 3.33x faster than torch eager, operation by operation: 1.11x from")
+    assert "1.33x from tuning" in said[0] and "(a loss)" in said[0]
+    assert said[1] == "Its hardest rival is torch.compile: fused is 2.00x faster."
+
+
+def test_a_loss_comes_first():
+    made = record({**FULL, K.FLASH: 20.0}, name="sdpa")
+    said = sentences(made)
+    assert said[0] == "torch SDPA, flash is 1.50x faster than cuDNN's fused graph."
+    assert "3.33x faster than torch eager" in said[1]
+    assert comparisons(made)[0].other.kind is K.FLASH
+
+
+def test_a_tie_comes_first_and_is_no_win():
+    said = sentences(record({**FULL, K.FLASH: 30.05}, name="sdpa"))
+    assert said[0] == "Fused by cuDNN it is no faster than torch SDPA, flash: the times cannot be told apart."
+    assert not any("rival" in text for text in said)
+
+
+def test_where_eager_is_as_fast_no_gain_is_claimed():
+    said = sentences(record({K.EAGER: 30.0, K.TUNED: 30.0, K.FIRST_PICK: 30.0}))
+    assert said == (
+        "Fused by cuDNN it is no faster than torch eager, operation by operation: the times cannot be told apart.",
+    )
+
+
+def test_the_faster_fused_version_counts_and_shares_lead_to_it():
+    made = record({**FULL, K.TUNED: 45.0})
+    assert best_fused(made).kind is K.FIRST_PICK
+    assert sentences(made)[0].startswith("cuDNN fused, first pick is 2.50x faster than")
+    assert "tuning" not in sentences(made)[0]
+
+
+def test_a_version_that_failed_is_said_and_a_refused_graph_too():
+    said = sentences(record({**FULL, K.AUTOTUNED: None}))
+    assert said[-1] == "torch.compile, max-autotune: it does not run."
+    refused = record({K.EAGER: 10.0, K.TUNED: None}, fused_refusal=REFUSED)
+    assert sentences(refused) == (f"cuDNN runs no fused version of this graph here: {REFUSED.message}",)
+    assert sentences(record({})) == ()
