@@ -269,7 +269,7 @@ def test_a_page_left_open_goes_on_with_a_server_that_was_started_anew(page, tmp_
         page.wait_for_timeout(1000)
         settled(page)
         expect(page.get_by_role("radio", name="cold")).to_be_checked()
-        page.get_by_role("radio", name="host").click()
+        page.get_by_role("radio", name="host, as called").click()
         page.wait_for_url("**regime=host**")
         expect(page.locator(CHART)).to_contain_text("host time per call")
 

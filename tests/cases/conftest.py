@@ -30,6 +30,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engine.cli.app import app
+from engine.plans.candidates import MODES
 from engine.records.run import RunRecord
 from engine.runs.recordings import Recordings
 from tests.cli.conftest import home, invoke
@@ -46,14 +47,15 @@ def recordings() -> Recordings:
 
 @pytest.fixture(scope="session")
 def recorded(recordings) -> Callable[..., RunRecord]:
-    """``recorded("matmul", dtype="fp32")``: the one recording that has these parameters. Recordings are found by what
-    they are of, for they are replaced by later ones."""
+    """``recorded("matmul", dtype="fp32")``: the one recording that has these parameters and asked every mode.
+    Recordings are found by what they are of, for they are replaced by later ones."""
 
     def find(pipeline: str, **parameters: str) -> RunRecord:
         found = [
             summary.id
             for summary in recordings.summaries()
             if summary.pipeline == pipeline and parameters.items() <= summary.parameters.items()
+            if recordings.get(summary.id).options.modes == MODES
         ]
         assert len(found) == 1, (pipeline, parameters, found)
         return recordings.get(found[0])

@@ -19,9 +19,10 @@ def regret(told, mode):
 def test_onnxruntime_22705_every_recording_has_each_modes_ranks_first_pick_and_regret(file, invoke):
     path = SHIPPED / f"{file}.zip"
     told, text = json.loads(invoke("runs", "show", path, "--json").stdout), invoke("runs", "show", path).stdout
-    best_us = min(plan["hot_us"]["median"] for plan in told["plans"])
-    assert told["options"]["modes"] == list(MODES)
-    for mode in MODES:
+    best_us = min(plan["hot_us"]["median"] for plan in told["plans"] if plan["hot_us"])
+    modes = told["options"]["modes"]
+    assert modes == list(MODES) or (modes == ["FALLBACK"] and told["options"]["explicit"])
+    for mode in modes:
         ranked = {plan["modes"][mode]: plan for plan in told["plans"] if mode in plan["modes"]}
         assert sorted(ranked) == list(range(len(ranked)))
         (line,) = [line for line in text.splitlines() if line.startswith(f"mode {mode} ")]
@@ -33,7 +34,7 @@ def test_onnxruntime_22705_every_recording_has_each_modes_ranks_first_pick_and_r
         assert line.endswith(f"{ranked[0]['plan_name']}: {regret(told, mode):.2f}x the time of the best")
         row = next(line for line in text.splitlines() if line.startswith(f"{ranked[0]['plan_name']} "))
         assert f"{mode}:0" in row.split() and "first pick of" in row
-    assert told["first_pick"] == told["first_picks"]["A"]["key"]
+    assert told["first_pick"] == told["first_picks"][modes[0]]["key"]
 
 
 def test_onnxruntime_22705_the_default_mode_can_lose_and_fallback_can_win(show):
