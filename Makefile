@@ -25,9 +25,11 @@ run: python
 	@$(SETUP) --port '$(PORT)'
 	@exec .venv/bin/python -m streamlit run app/main.py --server.port '$(PORT)'
 
+# What compares times first, while nothing else runs (5: there is no such test among TESTS); then the rest, in parallel.
 test: python
 	@$(SETUP) --development
-	@exec .venv/bin/python -m pytest $(PYTEST_ARGS) $(TESTS)
+	@.venv/bin/python -m pytest -m timing $(PYTEST_ARGS) $(TESTS) || [ $$? = 5 ]
+	@exec .venv/bin/python -m pytest -m 'not gpu and not timing' -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS) $(TESTS)
 
 # On a machine with a GPU: what only hardware can show.
 test-gpu: python
