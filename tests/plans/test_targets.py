@@ -96,13 +96,14 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
             resolve_target(f"{path}/" if path.is_dir() else str(path))
 
 
-def test_a_file_that_is_no_properties_file_is_named(tmp_path):
+def test_a_file_that_is_no_properties_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # A long path is told shortened.
     file = tmp_path / "notes.json"
     for data in (b"hello", b"[]", b" " * 70_000):
         file.write_bytes(data)
         with pytest.raises(InvalidInput) as raised:
-            resolve_target(str(file))
-        assert raised.value.errors[0].value.endswith("notes.json")
+            resolve_target("./notes.json")
+        assert raised.value.errors[0].value == "./notes.json"
 
 
 def test_a_byte_order_mark_does_not_matter(tmp_path):
