@@ -103,7 +103,7 @@ def test_a_file_that_is_no_properties_file_is_named(tmp_path, monkeypatch):
         file.write_bytes(data)
         with pytest.raises(InvalidInput) as raised:
             resolve_target("./notes.json")
-        assert raised.value.errors[0].value == "./notes.json"
+        assert raised.value.errors[0].value == "notes.json"
 
 
 def test_a_byte_order_mark_does_not_matter(tmp_path):
