@@ -81,7 +81,8 @@ def _after(made: Cut) -> _Drawing:
         nodes.append(node)
         kinds[node.id] = "scalar" if tensor.role is Role.SCALAR else "memory"
     for tensor in between.values():
-        lines = [dims_text(tensor), f"saves {fmt_bytes(saved[tensor.uid].saved_bytes)}"]
+        as_fused = made.graph.by_uid.get(tensor.uid, tensor)  # A piece may see it under other dims.
+        lines = [dims_text(as_fused), f"saves {fmt_bytes(saved[tensor.uid].saved_bytes)}"]
         node = _tensor(tensor, lines, "never in memory")
         nodes.append(node)
         kinds[node.id] = "chip"

@@ -56,6 +56,12 @@ def test_before_every_piece_is_a_kernel_and_after_one_holds_them_all(name):
             assert f"{one.touches} × {fmt_bytes(one.nbytes)} moved" in said(before)
 
 
+def test_a_tensor_has_the_dims_of_the_graph_it_is_drawn_in():
+    """The unfused bias is added to one matrix of all rows."""
+    spec = CATALOGUE["matmul_epilogue"].graph({"b": 3, "m": 5, "n": 7, "k": 2})
+    assert "1×15×7" in before_svg(spec) and "1×15×7" not in after_svg(spec)
+
+
 def test_a_piece_that_runs_in_torch_is_drawn_so():
     spec = CATALOGUE["matmul_epilogue"].graph({})
     before = before_svg(spec, frozenset({4}))
