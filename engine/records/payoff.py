@@ -45,35 +45,29 @@ def payoffs(run: RunRecord, measured: RunRecord | None = None) -> list[Payoff]:
     if found.winner is None or first is None or first.key not in found.intervals:
         return []
     slow, fast = found.intervals[first.key].median, found.intervals[found.winner].median
+    a_call = f"a call takes {microseconds(fast)} in place of the first pick's {microseconds(slow)}"
+    saving = slow - fast
+    if first.key == found.winner:
+        a_call = f"its winner is the first pick, {microseconds(slow)} a call"
+    elif first.key in found.tie_set:
+        saving = 0.0
+        a_call = f"a call of {microseconds(fast)} and the first pick's of {microseconds(slow)} tie"
     gpu = measured.environment.gpu
     source = (
         f"times of a call: swept on {gpu.name if gpu else measured.target.gpu_name}, {measured.started_at:%Y-%m-%d}"
     )
-    told = [_tuning(measured, slow, fast, source)] if measured.phases and measured.phases.total_s else []
+    told = []
+    if measured.phases and (took_s := measured.phases.total_s):
+        words = f"the sweep took {took_s:.1f} s, and {a_call}"
+        told.append(Payoff("Tuning", calls_until(took_s * 1e6, saving), words, source))
     costs = {cost.key: cost for cost in study.costs}
-    if (shipped := _shipping(costs.get(found.winner), costs.get(first.key), slow, fast, source)) is not None:
-        told.append(shipped)
+    tuned, untuned = costs.get(found.winner), costs.get(first.key)
+    if tuned is not None and untuned is not None and tuned.first_load_ms is not None and untuned.cold_ms is not None:
+        load, build = tuned.first_load_ms.median_ms * 1e3, untuned.cold_ms.median_ms * 1e3
+        words = f"its first load takes {microseconds(load)} where a cold build of the first pick takes "
+        words += f"{microseconds(build)}, and {a_call}"
+        told.append(Payoff("Shipping the serialized plan", calls_until(load - build, saving), words, source))
     return told
-
-
-def _tuning(measured: RunRecord, slow_us: float, fast_us: float, source: str) -> Payoff:
-    assert measured.phases is not None and measured.phases.total_s is not None
-    cost_us = measured.phases.total_s * 1e6
-    words = f"the sweep took {measured.phases.total_s:.1f} s, and a call takes {microseconds(fast_us)} in place of the "
-    words += f"first pick's {microseconds(slow_us)}"
-    return Payoff("Tuning", calls_until(cost_us, slow_us - fast_us), words, source)
-
-
-def _shipping(
-    tuned: PlanCost | None, first: PlanCost | None, slow_us: float, fast_us: float, source: str
-) -> Payoff | None:
-    """Loading the tuned plan at a start, against building the heuristics' first pick there."""
-    if tuned is None or first is None or tuned.first_load_ms is None or first.cold_ms is None:
-        return None
-    load, build = tuned.first_load_ms.median_ms, first.cold_ms.median_ms
-    words = f"its first load takes {microseconds(load * 1e3)} where a cold build of the first pick takes "
-    words += f"{microseconds(build * 1e3)}, and a call {microseconds(fast_us)} in place of {microseconds(slow_us)}"
-    return Payoff("Shipping the serialized plan", calls_until((load - build) * 1e3, slow_us - fast_us), words, source)
 
 
 def calls_until(cost_us: float, saving_us: float) -> int | None:

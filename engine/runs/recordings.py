@@ -22,12 +22,12 @@ SHIPPED = Path(__file__).parent / "recordings"
 
 _LOG = logging.getLogger(__name__)
 _KEPT = 16  # parsed runs; a run of 40 plans takes about 1 MB
-Stamp = tuple[str, int, int]  # file name, modification time, size: what a cached entry stands for
+Stamp = tuple[str, int, int]  # file name in the folder, modification time, size: what a cached entry stands for
 
 
 class Recordings:
-    """The run files of one folder. Safe from any thread. A file that cannot be read is left out, logged once and named
-    in ``problems``."""
+    """The run files of one folder and of those in it. Safe from any thread. A file that cannot be read is left out,
+    logged once and named in ``problems``."""
 
     def __init__(self, folder: Path = SHIPPED) -> None:
         self._folder = folder
@@ -85,8 +85,8 @@ class Recordings:
     def _stamps(self) -> list[Stamp]:
         if not self._folder.is_dir():
             return []
-        stats = ((path.name, path.stat()) for path in sorted(self._folder.glob("*.zip")))
-        return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+        stats = ((path.relative_to(self._folder), path.stat()) for path in sorted(self._folder.rglob("*.zip")))
+        return [(str(name), stat.st_mtime_ns, stat.st_size) for name, stat in stats]
 
     def _index(self) -> dict[Stamp, RunSummary]:
         stamps = self._stamps()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.clinic import clinic
+from app.theme import fmt_ms
 from engine.bundles.checkups import Examination
 from engine.bundles.export import Part, bundle_of, default_plan
+from engine.records.wording import factor
 from engine.runs.archive_reading import read_run_file
 from engine.runs.home import data_home
-from engine.runs.recordings import SHIPPED
+from engine.runs.recordings import SHIPPED, Recordings
 from engine.runs.store import Store
 from tests.app.pages import components, opened, tables, texts
 from tests.app.sample_reuse import studied_run
@@ -47,6 +50,12 @@ def examined(page: AppTest, data: bytes, trust: bool = False) -> AppTest:
     return page
 
 
+@pytest.fixture
+def no_recordings(monkeypatch, tmp_path):
+    monkeypatch.setattr("engine.runs.library.Recordings", lambda: Recordings(tmp_path / "none"))
+
+
+@pytest.mark.usefixtures("no_recordings")
 def test_without_a_study_it_says_how_to_make_one():
     page = opened("reuse")
     assert not page.exception
@@ -54,10 +63,34 @@ def test_without_a_study_it_says_how_to_make_one():
     assert "python -m engine reuse" in page.code[0].value
 
 
+@pytest.mark.parametrize("file", sorted(SHIPPED.glob("reuse/*.zip")), ids=lambda file: file.stem)
+def test_a_recorded_study_is_drawn_as_it_was_recorded(file):
+    run = read_run_file(file.read_bytes()).run
+    page = opened("reuse")
+    page.selectbox(key="reuse-study").set_value(run.id).run()
+    assert not page.exception
+    assert f"recorded on NVIDIA H200, cuDNN 9.19.0, {run.started_at:%Y-%m-%d}" in texts(page)
+    costs, *others = tables(page)
+    assert len(costs) == len(run.reuse.costs) >= 4 and len(components(page, "chart")) == len(others) + 1
+    for row, cost in zip(costs, run.reuse.costs, strict=True):
+        assert row[0] == cost.plan_name
+        assert row[2] == fmt_ms(statistics.median(cost.cold_ms.values_ms), 3)
+        assert row[6] == fmt_ms(statistics.median(cost.load_ms.values_ms), 3)
+    ratios = [
+        statistics.median(cost.cold_ms.values_ms) / statistics.median(cost.load_ms.values_ms)
+        for cost in run.reuse.costs
+        if cost.compiled
+    ]
+    assert statistics.median(ratios) >= 40, "loading a plan compiled at run time is far cheaper than building it"
+    assert f"Loading is {factor(statistics.median(ratios))} faster than a cold build" in texts(page)
+    assert all(use.captured and use.new_data and use.bound for use in run.reuse.graphs)
+
+
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_a_study_is_drawn_and_says_where_it_was_made(on_gpu):
-    keep(studied_run(on_gpu))
+    study = keep(studied_run(on_gpu))
     page = opened("reuse")
+    page.selectbox(key="reuse-study").set_value(study.id).run()
     assert not page.exception
     read = texts(page)
     assert "476x faster than a cold build" in read

@@ -54,7 +54,7 @@ def recorded(recordings) -> Callable[..., RunRecord]:
         found = [
             summary.id
             for summary in recordings.summaries()
-            if summary.pipeline == pipeline and parameters.items() <= summary.parameters.items()
+            if summary.measured and summary.pipeline == pipeline and parameters.items() <= summary.parameters.items()
             if recordings.get(summary.id).options.modes == MODES
         ]
         assert len(found) == 1, (pipeline, parameters, found)

@@ -111,9 +111,11 @@ def test_break_even_of_a_study_beside_a_sweep(recorded):
     assert [one.calls for one in told] == [400_000, 9_920]  # 2 s / 5 us; (50 - 0.4) ms / 5 us
     assert "has paid after 400,000 calls: the sweep took 2.0 s" in told[0].sentence
     assert all("swept on NVIDIA H200" in one.source for one in told)
-    tied = swept.model_copy(update={"plans": (pick,)})
-    (tuning,) = payoffs(recorded.model_copy(update={"reuse": study()}), tied)
-    assert tuning.calls is None and "never pays by speed alone" in tuning.sentence
+    close = best.model_copy(update={"timings": Timings(hot=Samples.of([19.95] * 5)), "workspace_bytes": 0})
+    large = pick.model_copy(update={"workspace_bytes": 64})
+    for plans, words in (((pick,), "its winner is the first pick"), ((large, close), "tie")):
+        (tuning,) = payoffs(recorded.model_copy(update={"reuse": study()}), swept.model_copy(update={"plans": plans}))
+        assert tuning.calls is None and "never pays by speed alone" in tuning.sentence and words in tuning.formula
     assert payoffs(recorded, swept) == [] == payoffs(recorded.model_copy(update={"reuse": reuse}), None)
     assert key
 

@@ -294,11 +294,15 @@ def test_15_recordings_are_indexed_quickly(folder: Path, make: SimpleNamespace) 
 
 def test_the_shipped_recordings_are_in_order() -> None:
     """Each passes the strictest reading; ids differ; together they are small enough to ship."""
-    files = sorted(recordings_module.SHIPPED.glob("*.zip"))
-    runs = [read_run_file(file.read_bytes()).run for file in files]
-    assert len({run.id for run in runs}) == len(runs)
-    assert sum(file.stat().st_size for file in files) < 5_000_000
+    shipped = recordings_module.SHIPPED
+    runs = [read_run_file(file.read_bytes()).run for file in sorted(shipped.rglob("*.zip"))]
+    assert len({run.id for run in runs}) == len(runs) == len(Recordings().summaries())
+    assert sum(file.stat().st_size for file in shipped.rglob("*.*")) < 5_000_000
     for run in runs:
-        assert run.kind is RunKind.SWEEP and run.environment.gpu is not None and run.best is not None
+        assert run.environment.gpu is not None and run.environment.gpu.name == "NVIDIA H200"
         assert all(plan.blob_sha256 for plan in run.plans if plan.status is Status.OK)
+        if run.kind is RunKind.SWEEP:
+            assert run.best is not None
+    studied = {run.pipeline for run in runs if run.reuse}
+    assert studied == {file.stem for file in shipped.glob("reuse/*.zip")}
     assert Recordings().problems == {}
