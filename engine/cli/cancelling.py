@@ -1,4 +1,4 @@
-"""Ctrl-C that keeps what is there: the first one asks the work to end, a second one ends the process."""
+"""Ctrl-C: the first one asks the work to end, a second one ends the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cancelling() -> Iterator[threading.Event]:
         if event.is_set():
             raise KeyboardInterrupt
         event.set()
-        say("\ncancelling; what has been done is kept")
+        say("\ncancelling")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
