@@ -127,8 +127,7 @@ class Worker:
     def repeat(self, request):
         for key in request["keys"]:
             self.stage(request, "check", key)
-            self.act("repeat", key)
-            repeats = {"runs": 10, "differing": 0, "elements": 4}
+            repeats = {"runs": 10, "differing": int(self.act("repeat", key) == "differ"), "elements": 4}
             self.channel.send(request, "part", key=key, repeats=repeats)
         return {}
 

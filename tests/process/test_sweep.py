@@ -5,13 +5,16 @@ import signal
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from engine.jobs.gpulock import GpuLock
 from engine.jobs.protocol import JobCancelled, JobError
+from engine.records.options import SweepOptions
 from engine.records.plan import Stage, Status
 from engine.records.run import RunStatus
+from engine.records.verdict import verdict
 from engine.runs.store import Store, StoreError
 from tests.process.conftest import wait_until
 from tests.process.scripted import diary
@@ -81,6 +84,27 @@ def test_a_plan_far_from_the_best_keeps_its_screening_samples_and_gets_no_more(m
     assert statuses(run) == [Status.OK] * 3
     assert [plan.timings.stopped for plan in run.plans] == ["precise", "screened", "precise"]
     assert run.plans[1].timings.hot.count == 4 and run.plans[1].timings.cold is None and run.plans[1].repeats
+
+
+def constrained(machine, **options):
+    return replace(machine.request, options=SweepOptions(**options))
+
+
+def test_who_meets_the_constraints_is_sampled_to_the_end_however_far_from_the_best(machine):
+    machine.script(4, slower={"eng1": 9.0, "eng2": 11.0, "eng3": 30.0}, workspace={"eng0": 1 << 20})
+    run = machine.sweep(request=constrained(machine, workspace_limit_bytes=0))
+    assert [plan.timings.stopped for plan in run.plans] == ["precise", "precise", "precise", "screened"]
+    found = verdict(run)
+    assert (found.winner, found.intervals[found.winner].samples) == (run.plans[1].key, 100)
+    assert run.plans[1].timings.cold and run.confirmation.winner == found.winner
+
+
+def test_a_winner_that_turns_out_not_to_repeat_is_not_the_one_that_is_confirmed(machine):
+    machine.script(slower={"eng0": 0.6, "eng1": 0.3}, worker={"repeat eng2": "differ"})
+    for options, winner in (({"deterministic_only": True}, 1), ({}, 2)):
+        run = machine.sweep(request=constrained(machine, **options))
+        assert run.plans[2].repeats.differing == 1
+        assert verdict(run).winner == run.confirmation.winner == run.plans[winner].key
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,24 @@ def test_a_winner_with_its_interval_and_its_distance():
     )
 
 
+def test_what_few_samples_span_is_not_called_an_interval():
+    few = winner_sentence(verdict([measured(0, [20.1, 20.3, 20.5, 20.7])]))
+    assert few.startswith("eng0 wins hot with 20.40 µs (20.10 to 20.70 µs in 4 samples); ")
+    six = winner_sentence(verdict([measured(0, [20.1, 20.2, 20.3, 20.5, 20.6, 20.7])]))
+    assert "(95 % interval 20.10 to 20.70 µs)" in six
+
+
+def test_plans_that_do_not_meet_the_constraints_are_not_said_to_be_unmeasured():
+    plans = [measured(i, [10.0 + i] * 9, workspace_bytes=ws) for i, ws in enumerate((8, 0, 8, 0))]
+    strict = Constraints(workspace_limit_bytes=0)
+    assert winner_sentence(verdict(plans, constraints=strict)).endswith(
+        "the next plan that meets the constraints takes 1.18x as long."
+    )
+    alone = winner_sentence(verdict(plans[:2], constraints=strict))
+    assert alone.endswith("; no other measured plan meets the constraints.")
+    assert winner_sentence(verdict(plans[:3], constraints=strict)) == alone
+
+
 def test_plans_that_tie_and_why_one_is_chosen():
     plans = [measured(i, [25.0 + i / 100], workspace_bytes=64 * (i != 1)) for i in range(3)]
     assert winner_sentence(verdict(plans)) == (
