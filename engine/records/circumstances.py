@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.records.gpu_state import LOW_CLOCK, GpuState
 from engine.records.plan import PlanRecord, Status
-from engine.records.run import RunRecord
+from engine.records.run import RunRecord, RunStatus
 from engine.records.timings import Timings
 from engine.records.wording import several
 
@@ -25,11 +25,19 @@ CALLED = {
 
 def circumstances(source: RunRecord | Iterable[PlanRecord]) -> list[str]:
     """Sentences on clocks held down, samples set aside, and sampling that ended before it was precise; none where all
-    was well. Of a run also where clocks could not be judged, or stayed low."""
+    was well. Of a run also where clocks could not be judged, or stayed low, and where it was cut short."""
     plans = source.plans if isinstance(source, RunRecord) else source
     timings = [plan.timings for plan in plans if plan.timings is not None and plan.status is Status.OK]
-    clocks = _clock_rule(source, timings) if isinstance(source, RunRecord) and timings else []
-    return [*_throttling(timings), *_set_aside(timings), *clocks, *_stopped(timings)]
+    of_run = [*_clock_rule(source, timings), *_cut_short(source, timings)] if isinstance(source, RunRecord) else []
+    return [*_throttling(timings), *_set_aside(timings), *of_run, *_stopped(timings)]
+
+
+def _cut_short(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
+    """Of a run that did not come to its end: who has samples, but not all that were wanted."""
+    count = sum(one.stopped is None for one in timings)
+    if run.status is RunStatus.DONE or not count:
+        return []
+    return [f"The sweep was cut short: {several(count, 'plan')} did not get all the samples that were wanted."]
 
 
 def _throttling(timings: Sequence[Timings]) -> list[str]:
@@ -70,6 +78,8 @@ def _set_aside(timings: Sequence[Timings]) -> list[str]:
 
 def _clock_rule(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
     """Whether low clocks could be told, and whether samples had to be kept in spite of them."""
+    if not timings:
+        return []
     rated = run.environment.gpu.rated_sm_clock_mhz if run.environment.gpu else None
     if rated is None:
         return ["The rated SM clock is not known: no sample was set aside for a low clock."]

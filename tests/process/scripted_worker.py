@@ -98,6 +98,8 @@ class Worker:
         assert set(left) <= set(self.loaded)
         for part in range(PARTS):
             act = self.script.act("rounds", self.channel)
+            if act == "nonsense":
+                return {"stopped": self.script.common["stopped"]}
             if isinstance(act, str) and act.startswith("hung "):
                 (key,) = [key for key in left if f"eng{number(key)}" == act.split()[1]]
                 raise Hung(key)

@@ -165,6 +165,14 @@ def test_a_crash_in_the_rounds_that_no_plan_is_to_blame_for_costs_none(machine):
     assert machine.noted("worker", "rounds eng1")  # announced, the second time
 
 
+@pytest.mark.parametrize("stopped", [5, ["0"], {"0;KERNEL_CFG=0": "bored"}, {"0;KERNEL_CFG=0": {}}])
+def test_reasons_for_stopping_that_are_none_fail_the_run_and_not_the_program(machine, stopped):
+    machine.script(worker={"rounds": "nonsense"}, stopped=stopped)
+    run = machine.sweep()
+    assert run.status is RunStatus.FAILED and "the measuring process sent" in run.message
+    assert statuses(run) == [Status.OK] * 3
+
+
 def test_a_machine_that_loses_the_process_again_and_again_fails_the_run(machine):
     machine.script(worker={"rounds": "crash"})
     run = machine.sweep()

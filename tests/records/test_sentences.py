@@ -10,7 +10,7 @@ from engine.records.constraints import Constraints
 from engine.records.environment import GpuInfo
 from engine.records.gpu_state import GpuState
 from engine.records.plan import PlanOrigin, Status
-from engine.records.run import Confirmation
+from engine.records.run import Confirmation, RunStatus
 from engine.records.samples import Samples
 from engine.records.sentences import cost_sentence, pick_sentence, sentences, winner_sentence
 from engine.records.timings import Regime
@@ -238,6 +238,14 @@ def test_samples_set_aside_and_sampling_that_ended_early():
         "Sampling ended by its budget of time and samples for 2 plans, before the error was small enough.",
         "1 plan is beyond any doubt far from the best and got no more samples than that took.",
     ]
+
+
+def test_a_run_that_was_cut_short_says_whose_samples_are_too_few():
+    plans = [measured(0, [1.0] * 4), measured(1, [1.0] * 30, states=(FREE,)), measured(2, [9.0], stopped="screened")]
+    said = "The sweep was cut short: 2 plans did not get all the samples that were wanted."
+    assert said in circumstances(run_of(plans, status=RunStatus.CANCELLED))
+    assert said not in circumstances(run_of(plans))
+    assert not any("cut short" in one for one in circumstances(run_of(plans[2:], status=RunStatus.FAILED)))
 
 
 def test_low_clocks_are_judged_only_where_the_rated_one_is_known():
