@@ -1,8 +1,8 @@
 """The sweep against the yardstick, on the same graphs in one go, each with a cold compute cache; and its floor.
 
 COVERED says what each of the three times holds. The floor is what the same work takes in any order: the slowest single
-build alone, cold, the samples of every survivor at their GPU time, and one execution of every other plan. It is measured
-after the sweep, and a build takes longer one time than another, so a sweep can come in below it.
+build alone, cold, the samples of every survivor at their GPU time, and one execution of every other plan. That build is
+made again after the sweep, and takes longer one time than another: a sweep can come in below its floor.
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ def test_what_held_clocks_down_beside_the_plans_is_told():
     for text in (
         "While torch eager was timed, power capping was active in 3 of 4 rounds (SM clock 1,710 to 1,980 MHz).",
         "2 samples of torch eager set aside: the SM clock was below 75 % of the rated one.",
-        "The SM clock was 1,710 MHz while torch eager was timed by itself, and 1,980 MHz in the plans' rounds (medians): "
-        "part of the difference between their times is the clock's.",
+        "The SM clock was 1,710 MHz while torch eager was timed by itself, and 1,980 MHz in the plans' rounds "
+        "(medians): part of the difference between their times is the clock's.",
         "In the confirmation power capping was active in 1 of 2 rounds (SM clock 1,710 to 1,980 MHz).",
     ):
         assert text in said
