@@ -25,7 +25,7 @@ from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
 from engine.records.sentences import winner_sentence
 from engine.records.verdict import SAME_SHARE, SAME_US, Verdict
-from engine.records.wording import microseconds, several, span
+from engine.records.wording import microseconds, span
 
 _TF32 = "TF32 keeps 10 bits of mantissa: errors of 1e-3, where float32 has 1e-6"
 _ORIGIN_COLOURS = {"blue": "#3b74d8", "green": FASTEST_COLOUR, "orange": FIRST_PICK_COLOUR, "gray": OTHER_COLOUR}
@@ -87,7 +87,7 @@ def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
     """Who wins, or how many tie."""
     sure = hot.intervals[winner.key]
     time = microseconds(sure.median, (sure.high - sure.low) / 2)
-    interval = f"95 % interval {span(sure.low, sure.high)}" if sure.low < sure.high else several(sure.samples, "sample")
+    interval = sure.words
     if len(hot.tie_set) == 1:
         return Figure("Winner", time, f"{winner.plan_name}, {interval}")
     beside = f"{winner.plan_name}, chosen for {hot.reason}, {interval}"

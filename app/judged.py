@@ -93,11 +93,13 @@ def _measuring(run: RunRecord, judged: Judged) -> list[Finding]:
         found.append(Finding(about, "The GPU's clocks, power and temperature were not recorded."))
     elif not any(finding.warns for finding in found):
         found.append(Finding(about, "Nothing held the clocks down, and no sample was set aside."))
-    sampled = [one.stopped for one in timings if one.stopped in ("precise", "budget")]
-    if sampled and "budget" not in sampled:
-        until = "until each one's standard error was small enough"
-        found.append(Finding(about, f"{several(len(sampled), 'plan')} sampled in turns, {until}."))
-    elif not sampled and run.phases is None:
+    sampled = [one for one in timings if one.stopped in ("precise", "budget")]
+    if sampled and all(one.stopped == "precise" for one in sampled):
+        error = max(one.hot.relative_error for one in sampled)
+        until = f"until each one's standard error was small enough: {error * 100:.2g} % of its mean at most"
+        text = f"{several(len(sampled), 'plan')} sampled in turns, {until}, were samples independent."
+        found.append(Finding(about, text))
+    elif not sampled and run.phases is None and not any(one.states for one in timings):
         found.append(Finding(about, "Plans were timed one after another, not in turns."))
     if run.phases is not None and run.phases.verdict_at_s is not None and run.phases.total_s is not None:
         took = f"The hot verdict was there after {run.phases.verdict_at_s:.1f} s, all else after"
@@ -125,7 +127,9 @@ def _confirmation(run: RunRecord, judged: Judged) -> Finding:
         return Finding(about, "None: the winner was not measured again in a fresh process.")
     text, doubtful = confirmed.sentence, confirmed.outcome in ("reversed", "failed")
     if confirmed.winner != judged.winner:
-        text += " That was the winner without the constraints that are set now."
+        constrained = bool(Constraints.of(run.options).demands)
+        which = "by the constraints of the sweep" if constrained else "without the constraints that are set now"
+        text += f" That was the winner {which}."
     return Finding(about, text, warns=doubtful)
 
 

@@ -60,7 +60,7 @@ def _times(plan: PlanRecord, judged: Judged) -> list[Fact]:
         sure = judgement.intervals.get(plan.key) if judgement else None
         text = f"{microseconds(s.median_us, (sure.high - sure.low) / 2 if sure else 0.0)} median"
         if sure and sure.low < sure.high:
-            text += f", 95 % interval {span(sure.low, sure.high)}"
+            text += f", {sure.words}"
         facts.append((words, f"{text}; p10 to p90 {span(s.p10_us, s.p90_us)} of {several(s.samples, 'sample')}"))
     if absent:
         facts.append(("not measured", ", ".join(absent)))

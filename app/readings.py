@@ -13,6 +13,7 @@ from app import theme
 from app.frames import Standing
 from app.plan_rows import Row, rows_with, shortened
 from app.sampled import BaselineTimes
+from engine.records.intervals import SPANNING
 from engine.records.plan import Status
 from engine.records.wording import microseconds, several, span
 
@@ -40,7 +41,7 @@ def time_hover(row: Row, regime: str, best_us: float) -> str:
     if stands := _STANDS.get(row[f"{regime}_standing"]):
         lines.append(stands)
     lines.append(f"{_time(row, regime)} median of {several(int(row[f'{regime}_samples']), 'sample')}")
-    if low < high:
+    if low < high and row[f"{regime}_samples"] >= SPANNING:
         lines.append(f"95 % interval of the median {span(low, high)}")
     lines += [f"p10 to p90 {span(p10, p90)}", f"{theme.fmt_ratio(median / best_us)} the time of the best"]
     if regime in ("hot", "cold") and _known(row["tflops"]):

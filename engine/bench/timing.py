@@ -4,20 +4,18 @@ times as CUPTI tells them."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from engine.bench.process import ask_process
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.jobs.planning import plan_graph
 from engine.jobs.pool import BuilderPool
-from engine.jobs.protocol import ROOT, JobError
+from engine.jobs.protocol import JobError
 from engine.plans.targets import Target
 from engine.records.environment import Environment
 from engine.records.options import SweepOptions
@@ -107,20 +105,12 @@ def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target)
             for plan in plans
         ],
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "engine.bench.timing_process"],
-        cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": target.gpu_uuid or "0"},
-        input=json.dumps(question),
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_S,
-        check=False,
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if len(found) <= len(plans):
-        raise JobError(f"the process that times ended with status {done.returncode}: {done.stderr.strip()[-800:]}")
-    return found
+    environment = {"CUDA_VISIBLE_DEVICES": target.gpu_uuid or "0"}
+    what = "the process that times"
+    told = ask_process("engine.bench.timing_process", what, json.dumps(question), environment, PROCESS_S)
+    if len(told.objects) <= len(plans):
+        raise JobError(f"{what} {told.ending}")
+    return told.objects
 
 
 def _read(line: dict[str, Any]) -> TimedPlan:

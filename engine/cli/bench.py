@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.records.options import SweepOptions
 
 commands = typer.Typer(help="Measure Planscope itself on this machine's GPU.", no_args_is_help=True)
-Pipelines = Annotated[list[str] | None, typer.Argument(metavar="[PIPELINE]...", help="By default those named below.")]
+Pipelines = Annotated[list[str] | None, typer.Argument(metavar="PIPELINE", help="By default those named below.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE.json", help="Write the JSON document to a file too.")]
 R = TypeVar("R")
 YARDSTICKS = ("conv_bias_relu", "matmul_epilogue", "sdpa")
@@ -48,10 +48,10 @@ def sweep(
     from engine.jobs.protocol import JobError
 
     names, options, size = _pipelines(pipelines, YARDSTICKS), _options(preset), parse_builders(builders)
-    target, gpu = _local(out)
     if keep is not None:
         for name in names:
             check_writable(keep / f"{name}.zip", "--keep")
+    target, gpu = _local(out)
     yardsticks: dict[str, dict[str, Any]] = {}
     if yardstick:
         say(f"the straightforward sweep of {', '.join(names)} ...")
@@ -194,7 +194,10 @@ def _local(out: Path | None) -> tuple[Target, GpuInfo]:
         check_writable(out)
     gpus = list_gpus()
     if not gpus:
-        raise Failed("A benchmark measures, and this machine has no NVIDIA GPU that the driver offers.")
+        raise Failed(
+            "A benchmark measures, and this machine has no NVIDIA GPU that the driver offers.",
+            "Those recorded on an H200 are the JSON files in engine/runs/recordings/benchmarks.",
+        )
     target = resolve_target("local")
     return target, pick_gpu(target, gpus)
 

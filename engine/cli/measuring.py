@@ -29,7 +29,10 @@ WorkspaceLimit = Annotated[
     str | None,
     typer.Option("--workspace-limit", metavar="SIZE", help="The winner's workspace at most: bytes, or as 64M or 1G."),
 ]
-Deterministic = Annotated[bool, typer.Option("--deterministic", help="The winner gives the same bits every time.")]
+Deterministic = Annotated[
+    bool,
+    typer.Option("--deterministic", help="The winner is a plan that neither cuDNN's notes nor ten runs show to vary."),
+]
 Capturable = Annotated[bool, typer.Option("--capturable", help="The winner can be captured into a CUDA graph.")]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -68,8 +71,11 @@ def parse_bytes(text: str) -> int:
     """A number of bytes, with K, M or G for powers of 1024."""
     number, unit = text.strip().upper().removesuffix("IB").removesuffix("B"), ""
     if number[-1:] in _UNITS and number[-1:]:
-        number, unit = number[:-1], number[-1]
-    if not number.isascii() or not number.isdigit() or len(number) > 18 or int(number) * _UNITS[unit] >= 2**63:
+        number, unit = number[:-1].rstrip(), number[-1]
+    remedy = "For example 64M; 0 allows only plans without a workspace."
+    if not number.isascii() or not number.isdigit():
         rule = "must be a whole number of bytes, or one with K, M or G behind it."
-        raise invalid("workspace-limit", text, rule, "For example 64M; 0 allows only plans without a workspace.")
+        raise invalid("workspace-limit", text, rule, remedy)
+    if len(number) > 19 or int(number) * _UNITS[unit] >= 2**63:
+        raise invalid("workspace-limit", text, "no GPU has so much memory.", remedy)
     return int(number) * _UNITS[unit]

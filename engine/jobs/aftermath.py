@@ -22,11 +22,13 @@ from engine.jobs.request import Request
 from engine.jobs.sampling import HotSampling
 from engine.jobs.workers import Workers
 from engine.measure.screening import MOST_SURVIVORS, Rule
+from engine.records.constraints import Constraints
 from engine.records.passport import Repeatability
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import Baseline, Confirmation, first_pick
 from engine.records.samples import Samples
 from engine.records.timings import Regime
+from engine.records.verdict import verdict
 
 HOST = (Regime.HOST, Regime.HOST_READY, Regime.END_TO_END)
 PAIRS = 100
@@ -61,7 +63,7 @@ class Aftermath:
             self._workers.second()  # Starts while bits are compared, which nothing disturbs.
         self._step("comparing the bits of repeated runs", self._repeat, "passport_s")
         self._ledger.estimate.followed()
-        self._step("confirming the winner in a fresh process", lambda: self._confirm(winner), "confirmation_s")
+        self._step("confirming the winner in a fresh process", lambda: self._confirm(self._winner()), "confirmation_s")
         self._ledger.estimate.followed()
 
     def _step(self, message: str, work: Callable[[], None], phase: str | None) -> None:
@@ -132,13 +134,17 @@ class Aftermath:
         pair = {"winner": winner.key, "first_pick": pick.key}
         self._ledger.confirmation = Confirmation.model_validate({**pair, **found})
 
+    def _winner(self) -> PlanRecord | None:
+        """As it stands now: what followed the verdict may have cost the winner its place, or shown that its results do
+        not repeat where only deterministic plans were asked for."""
+        plans, options = self._ledger.plans, self._request.options
+        judged = verdict(plans.values(), Regime.HOT, Constraints.of(options), options.modes)
+        return plans[judged.winner] if judged.winner else None
+
     def _rival(self, winner: PlanRecord | None) -> PlanRecord | None:
-        """Whom the winner is to be confirmed against: the first pick, where it is another plan. What followed the
-        verdict may have cost the winner its place."""
+        """Whom the winner is to be confirmed against: the first pick, where it is another plan."""
         pick = first_pick(self._ledger.plans.values(), self._request.options.modes)
-        if winner is None or self._ledger.plans[winner.key].timings is None:
-            return None
-        return None if pick is None or pick.key == winner.key else pick
+        return None if winner is None or pick is None or pick.key == winner.key else pick
 
     def _paired(self, winner: PlanRecord, pick: PlanRecord) -> dict[str, object]:
         assert winner.timings is not None

@@ -10,7 +10,8 @@ from engine.jobs.ledger import Ledger
 from engine.jobs.measuring import Setback
 from engine.jobs.sampling import HotSampling
 from engine.measure.findings import Finding
-from engine.measure.screening import survivors
+from engine.measure.screening import MOST_SURVIVORS, survivors
+from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import first_pick
 from engine.records.samples import Samples
@@ -58,20 +59,34 @@ class Outcomes:
             found["timings"] = Timings(hot=finding.screening, gpu=finding.state)
         self._change(plan, found)
 
-    def survivors(self, modes: Sequence[str], margin: float) -> list[str]:
-        """Who is sampled in turns; the others keep what screening has shown."""
-        right = {
-            key: [float(value) for value in finding.screening.values]
-            for key, finding in self._findings.items()
-            if finding.screening is not None
-        }
-        chosen = survivors(right, self.first_picks(modes), margin)
+    def survivors(self, modes: Sequence[str], margin: float, meeting: Sequence[str] = ()) -> list[str]:
+        """Who is sampled in turns, those ``meeting`` the constraints among them; the others keep what screening has
+        shown."""
+        right, picks = self._screened(), self.first_picks(modes)
+        near = survivors(right, picks, margin)
+        chosen = list(dict.fromkeys([*(key for key in picks if key in near), *meeting, *near]))[:MOST_SURVIVORS]
         for key in right:
             if key not in chosen:
                 plan = self._ledger.plans[key]
                 assert plan.timings is not None
                 self._change(plan, {"timings": plan.timings.model_copy(update={"stopped": "screened"})})
         return [key for key in self._ledger.plans if key in chosen]
+
+    def meeting(self, constraints: Constraints, margin: float) -> list[str]:
+        """Where there are constraints: who is near the best plan that meets them. It may be far from the best of all,
+        and its few samples of screening are too few to choose a winner by."""
+        if not constraints.demands:
+            return []
+        plans = self._ledger.plans
+        right = {key: values for key, values in self._screened().items() if constraints.admit(plans[key])}
+        return survivors(right, (), margin)
+
+    def _screened(self) -> dict[str, list[float]]:
+        return {
+            key: [float(value) for value in finding.screening.values]
+            for key, finding in self._findings.items()
+            if finding.screening is not None
+        }
 
     def first_picks(self, modes: Sequence[str]) -> list[str]:
         """Each mode's own."""

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from engine.jobs.conversation import Content, Lost
 from engine.jobs.field import Field
 from engine.jobs.measuring import by_key
+from engine.jobs.protocol import JobError
 from engine.measure.rounds import Stopped, Tally
 from engine.measure.screening import Rule
 from engine.records.gpu_state import GpuState
@@ -60,9 +61,14 @@ class HotSampling:
         """Until everybody has enough. Plans lost on the way are the field's to tell. Raises JobError."""
         self._began = time.monotonic()
         answer = self._field.ask("rounds", self._content, self._take)
-        for key, why in by_key(answer.get("stopped", {})).items():
-            if key in self.sampled:
-                self.sampled[key].stopped = why
+        try:
+            for key, why in by_key(answer.get("stopped", {})).items():
+                if why not in get_args(Stopped):
+                    raise Lost(f"sent a reason for stopping that is none: {str(why)[:80]}")
+                if key in self.sampled:
+                    self.sampled[key].stopped = why
+        except Lost as error:
+            raise JobError(f"the measuring process {error}") from None
 
     def _content(self, keys: tuple[str, ...], careful: bool) -> Mapping[str, Any]:
         known = {key: self.sampled[key] for key in keys}

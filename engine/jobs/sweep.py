@@ -153,7 +153,9 @@ class _Sweep:
         ledger, request, rule = self._ledger, self._request, RULES[self._request.options.preset]
         self._ready()
         outcomes = self._outcomes
-        chosen = [ledger.plans[key] for key in outcomes.survivors(request.options.modes, rule.margin)]
+        modes, constraints = request.options.modes, Constraints.of(request.options)
+        meeting = outcomes.meeting(constraints, rule.margin)
+        chosen = [ledger.plans[key] for key in outcomes.survivors(modes, rule.margin, meeting)]
         field = Field(self._worker, [Entry(plan, blob_dir / str(plan.blob_sha256)) for plan in chosen])
         ledger.estimate.sampling(len(chosen))
         sampling_began = time.monotonic()
@@ -163,12 +165,13 @@ class _Sweep:
             ledger.tell(f"sampling {len(field.keys)} plans in turns")
 
         progress(0.0)
-        sampling = HotSampling(field, rule, request.options.seed, outcomes.first_picks(request.options.modes), progress)
+        keep = [*outcomes.first_picks(modes), *meeting]
+        sampling = HotSampling(field, rule, request.options.seed, keep, progress)
         try:
             sampling.run()
         finally:  # Also what was sampled until then.
             outcomes.sampled(field, sampling)
-        judged = verdict(ledger.plans.values(), Regime.HOT, Constraints.of(request.options), request.options.modes)
+        judged = verdict(ledger.plans.values(), Regime.HOT, constraints, modes)
         now = time.monotonic()
         ledger.phases = Phases(**outcomes.seconds(), rounds_s=now - sampling_began, verdict_at_s=now - self._began)
         ledger.flush()

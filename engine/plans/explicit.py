@@ -12,7 +12,8 @@ from engine.records.plan import PlanIdentity
 
 FIELD = "explicit"
 MOST = 1024
-_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_DIGITS = 9
+_WHOLE = re.compile(rf"-?[0-9]{{1,{_DIGITS}}}")
 _REMEDY = "Write an engine id and its knobs, such as 49;SPLIT_K_SLC=15;KERNEL_CFG=30."
 
 
@@ -23,9 +24,9 @@ def parse_plan(text: str, field: str = FIELD) -> PlanIdentity:
     Which values a knob takes is cuDNN's to say, and differs from graph to graph.
     """
     engine, *choices = (part.strip() for part in text.strip().removesuffix(";").split(";"))
-    if not re.fullmatch(r"[0-9]{1,9}", engine):
+    if not re.fullmatch(r"[0-9]+", engine):
         raise invalid(field, text, "a plan begins with its engine id, a whole number.", _REMEDY)
-    if int(engine) not in BACKEND_ENGINES:
+    if len(engine) > _DIGITS or int(engine) not in BACKEND_ENGINES:
         rule = f"engines of cuDNN have ids below {BACKEND_ENGINES.stop:,}."
         raise invalid(field, text, rule, "Larger ones are kernels that the frontend brings along.")
     knobs: dict[str, int] = {}
@@ -63,5 +64,5 @@ def _choice(text: str, choice: str, field: str) -> tuple[str, int]:
     if name not in KNOBS:
         raise invalid(field, text, f"there is no knob {name!r}.", f"Known knobs: {', '.join(KNOBS)}.")
     if not _WHOLE.fullmatch(value):
-        raise invalid(field, text, f"the value of {name} is no whole number.", _REMEDY)
+        raise invalid(field, text, f"the value of {name} is no whole number of at most {_DIGITS} digits.", _REMEDY)
     return name, int(value)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.records.options import SweepOptions
-from engine.records.plan import PlanOrigin, PlanRecord, Status
-from engine.records.run import RunRecord
+from engine.records.plan import PlanOrigin, Status
+from engine.records.run import RunKind, RunRecord
 from engine.records.wording import several
 
 _WORDS = {
@@ -23,19 +23,20 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Tally:
-    """Plans of one origin: how many there are, how many of them were built and measured, and how the others ended."""
+    """Plans of one origin: how many there are, how many of them were built and measured, and how the others ended.
+    ``measured`` is None of a run that measures nothing."""
 
     origin: PlanOrigin
     plans: int
     built: int
-    measured: int
+    measured: int | None
     failed: dict[Status, int]
 
     @property
     def sentence(self) -> str:
         """In words."""
-        came = f"{self.measured} measured" if self.measured else f"{self.built} built"
-        ends = [f"{count} {status}" for status, count in self.failed.items()]
+        came = f"{self.built} built" if self.measured is None else f"{self.measured} measured"
+        ends = [f"{count} {str(status).replace('_', ' ')}" for status, count in self.failed.items()]
         noun, which = _WORDS[self.origin]
         return f"{several(self.plans, noun)}{which} ({', '.join([came, *ends])})"
 
@@ -43,7 +44,7 @@ class Tally:
 def beyond_the_heuristics(run: RunRecord) -> tuple[Tally, ...]:
     """By origin; nothing where nothing was asked for beyond the heuristics, and nothing is there."""
     asked = _asked(run.options)
-    return tuple(tally for origin in _WORDS if (tally := _tally(origin, run.plans)).plans or origin in asked)
+    return tuple(tally for origin in _WORDS if (tally := _tally(origin, run)).plans or origin in asked)
 
 
 def beyond_sentence(tallies: Iterable[Tally]) -> str:
@@ -60,9 +61,9 @@ def _asked(options: SweepOptions) -> set[PlanOrigin]:
     return {origin for origin, was in asked.items() if was}
 
 
-def _tally(origin: PlanOrigin, plans: Iterable[PlanRecord]) -> Tally:
-    own = [plan for plan in plans if plan.origin is origin]
+def _tally(origin: PlanOrigin, run: RunRecord) -> Tally:
+    own = [plan for plan in run.plans if plan.origin is origin]
     failed = Counter[Status](plan.status for plan in own if plan.status not in (Status.OK, Status.LISTED))
     built = sum(plan.status is Status.OK and plan.blob_sha256 is not None for plan in own)
-    measured = sum(plan.timings is not None for plan in own)
+    measured = sum(plan.timings is not None for plan in own) if run.kind is RunKind.SWEEP else None
     return Tally(origin, len(own), built, measured, dict(failed))

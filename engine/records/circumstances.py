@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 
 from engine.records.gpu_state import LOW_CLOCK, GpuState
 from engine.records.plan import PlanRecord, Status
-from engine.records.run import RunRecord
+from engine.records.run import RunRecord, RunStatus
 from engine.records.timings import Timings
 from engine.records.wording import several
 
@@ -22,14 +23,61 @@ CALLED = {
 }
 """NVML's reasons, as people call them."""
 
+UNLIKE = 1.01
+"""Times the other: medians of the SM clock that far apart make times differ that plans would tie by."""
+_LOW = "the SM clock was below 75 % of the rated one"
+
 
 def circumstances(source: RunRecord | Iterable[PlanRecord]) -> list[str]:
     """Sentences on clocks held down, samples set aside, and sampling that ended before it was precise; none where all
-    was well. Of a run also where clocks could not be judged, or stayed low."""
+    was well. Of a run also where clocks could not be judged, or stayed low, and where it was cut short."""
     plans = source.plans if isinstance(source, RunRecord) else source
     timings = [plan.timings for plan in plans if plan.timings is not None and plan.status is Status.OK]
-    clocks = _clock_rule(source, timings) if isinstance(source, RunRecord) and timings else []
-    return [*_throttling(timings), *_set_aside(timings), *clocks, *_stopped(timings)]
+    of_run = [*_clock_rule(source, timings), *_cut_short(source, timings)] if isinstance(source, RunRecord) else []
+    beside = _beside(source, timings) if isinstance(source, RunRecord) else []
+    return [*_throttling(timings), *_set_aside(timings), *beside, *of_run, *_stopped(timings)]
+
+
+def _beside(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
+    """The same of what the plans are held against, which was sampled at another time: torch by itself, after them, and
+    the winner and the first pick in a fresh process."""
+    said = []
+    if run.baseline is not None and (own := run.baseline.timings) is not None:
+        name = run.baseline.name
+        said += [f"While {name} was timed, {_uncapitalized(text)}" for text in _throttling([own])]
+        if own.set_aside:
+            said.append(f"{several(own.set_aside, 'sample')} of {name} set aside: {_LOW}.")
+        said += _unlike_clocks(name, own, timings)
+    if run.confirmation is not None and (states := run.confirmation.states):
+        held = _held([[state] for state in states], _in_rounds(len(states)))
+        said += [f"In the confirmation {_uncapitalized(text)}" for text in held]
+    return said
+
+
+def _unlike_clocks(name: str, own: Timings, timings: Sequence[Timings]) -> list[str]:
+    """Whether a baseline's clock was another one than the plans', which what they are compared by holds too."""
+    clocks = [_median_clock(own.states), _median_clock(state for one in timings for state in one.states)]
+    low, high = (min(clocks), max(clocks)) if all(clocks) else (1.0, 1.0)
+    if high <= UNLIKE * low:
+        return []
+    return [
+        f"The SM clock was {clocks[0]:,.0f} MHz while {name} was timed by itself, and {clocks[1]:,.0f} MHz in the "
+        "plans' rounds (medians): part of the difference between their times is the clock's."
+    ]
+
+
+def _median_clock(states: Iterable[GpuState]) -> float:
+    """0 where none is known."""
+    known = [state.sm_clock_mhz for state in states if state.sm_clock_mhz is not None]
+    return statistics.median(known) if known else 0.0
+
+
+def _cut_short(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
+    """Of a run that did not come to its end: who has samples, but not all that were wanted."""
+    count = sum(one.stopped is None for one in timings)
+    if run.status is RunStatus.DONE or not count:
+        return []
+    return [f"The sweep was cut short: {several(count, 'plan')} did not get all the samples that were wanted."]
 
 
 def _throttling(timings: Sequence[Timings]) -> list[str]:
@@ -37,10 +85,19 @@ def _throttling(timings: Sequence[Timings]) -> list[str]:
     rounds = max((len(one.states) for one in timings), default=0)
     if rounds:
         moments = [[one.states[i] for one in timings if i < len(one.states)] for i in range(rounds)]
-        where = f"in {{}} of {several(rounds, 'round')}"
-    else:
-        moments = [[one.gpu] for one in timings if one.gpu is not None]
-        where = f"while {{}} of {several(len(moments), 'plan')} {'was' if len(moments) == 1 else 'were'} timed"
+        return _held(moments, _in_rounds(rounds))
+    moments = [[one.gpu] for one in timings if one.gpu is not None]
+    return _held(
+        moments, f"while {{}} of {several(len(moments), 'plan')} {'was' if len(moments) == 1 else 'were'} timed"
+    )
+
+
+def _in_rounds(rounds: int) -> str:
+    return f"in {{}} of {several(rounds, 'round')}"
+
+
+def _held(moments: Sequence[Sequence[GpuState]], where: str) -> list[str]:
+    """What held clocks down; ``where``: takes the number of moments in which it did."""
     counts: dict[str, int] = {}
     for moment in moments:
         for name in {CALLED.get(reason, reason) for state in moment for reason in state.throttle_reasons}:
@@ -51,6 +108,10 @@ def _throttling(timings: Sequence[Timings]) -> list[str]:
     parts = [f"{name} was active {where.format(count)}" for name, count in sorted(counts.items())]
     text = "; ".join(parts) + clocks
     return [f"{text[0].upper()}{text[1:]}."]
+
+
+def _uncapitalized(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def _clocks(states: Iterable[GpuState]) -> str:
@@ -65,11 +126,13 @@ def _set_aside(timings: Sequence[Timings]) -> list[str]:
     if not counts:
         return []
     samples, plans = several(sum(counts), "sample"), several(len(counts), "plan")
-    return [f"{samples} of {plans} set aside: the SM clock was below 75 % of the rated one."]
+    return [f"{samples} of {plans} set aside: {_LOW}."]
 
 
 def _clock_rule(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
     """Whether low clocks could be told, and whether samples had to be kept in spite of them."""
+    if not timings:
+        return []
     rated = run.environment.gpu.rated_sm_clock_mhz if run.environment.gpu else None
     if rated is None:
         return ["The rated SM clock is not known: no sample was set aside for a low clock."]

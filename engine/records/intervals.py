@@ -23,9 +23,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from engine.records.wording import several, span
+
 CONFIDENCE = 0.95
 FEWEST = 20
 """Autocorrelation of fewer samples is noise."""
+SPANNING = 6
+"""With fewer samples the interval is all that they span, and holds the median less often than CONFIDENCE says."""
 TOGETHER = 3
 """Plans that make a drift a common one."""
 
@@ -33,7 +37,7 @@ TOGETHER = 3
 @dataclass(frozen=True)
 class Interval:
     """A median with its 95 % confidence interval, in the unit of the samples. ``effective``: how many independent
-    samples the ``samples`` are worth. Fewer than 6 of them span the interval and do not reach 95 %."""
+    samples the ``samples`` are worth. Fewer than SPANNING of them span the interval and do not reach 95 %."""
 
     median: float
     low: float
@@ -44,6 +48,15 @@ class Interval:
     def overlaps(self, other: Interval) -> bool:
         """Whether the two have a value in common."""
         return self.low <= other.high and other.low <= self.high
+
+    @property
+    def words(self) -> str:
+        """What stands for how sure it is: ``95 % interval 9.97 to 10.03 µs``; of too few samples what they span."""
+        count = several(self.samples, "sample")
+        if not self.low < self.high:
+            return count
+        ends = span(self.low, self.high)
+        return f"{ends} in {count}" if self.samples < SPANNING else f"95 % interval {ends}"
 
 
 def interval(values: np.ndarray) -> Interval:

@@ -55,6 +55,12 @@ class Samples(BaseModel):
         """Median, microseconds."""
         return float(np.median(self.values))
 
+    @property
+    def relative_error(self) -> float:
+        """Standard error of the mean over the mean, as of independent samples; infinite of a single one."""
+        values = self.values.astype(float)
+        return float(values.std(ddof=1) / values.size**0.5 / values.mean()) if values.size > 1 else float("inf")
+
     def quantile_us(self, q: float) -> float:
         """Quantile by linear interpolation, microseconds."""
         return float(np.quantile(self.values, q))

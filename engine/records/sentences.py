@@ -72,13 +72,18 @@ def winner_sentence(verdict: Verdict) -> str:
         )
     best = verdict.intervals[verdict.winner]
     time = microseconds(best.median, (best.high - best.low) / 2)
-    sure = f"95 % interval {span(best.low, best.high)}" if best.low < best.high else several(best.samples, "sample")
-    behind = min(
-        (v for key in verdict.intervals if key not in tied and (v := verdict.behind(key)) and v > 1), default=None
-    )
-    return f"{names[verdict.winner]} wins {regime} with {time} ({sure})" + (
-        f"; the next plan takes {factor(behind)} as long." if behind else "; no other plan was measured."
-    )
+    return f"{names[verdict.winner]} wins {regime} with {time} ({best.words}); {_next_plan(verdict)}."
+
+
+def _next_plan(verdict: Verdict) -> str:
+    """What stands behind a winner that ties with none."""
+    others = [key for key in verdict.admitted if key != verdict.winner]
+    behind = min((v for key in others if (v := verdict.behind(key)) and v > 1), default=None)
+    if behind:
+        which = " that meets the constraints" if verdict.constraints.demands else ""
+        return f"the next plan{which} takes {factor(behind)} as long"
+    alone = len(verdict.intervals) == 1
+    return "no other plan was measured" if alone else "no other measured plan meets the constraints"
 
 
 def pick_sentence(verdict: Verdict, pick: FirstPick) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.records.constraints import Constraints, Demand
+from engine.records.gpu_state import LOW_CLOCK
 from engine.records.intervals import Interval, intervals
 from engine.records.plan import PlanOrigin, PlanRecord, Status
 from engine.records.run import RunRecord
@@ -76,14 +77,16 @@ class Unlisted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One regime's outcome, by plan key. ``intervals``: of every right plan that was measured, fastest first; ``best``:
-    the smallest median among the plans that meet the constraints; ``tie_set``: it and what cannot be told apart from
-    it, fastest first; ``winner``: chosen among these, for ``reason``. All empty where no plan is left to win."""
+    """One regime's outcome, by plan key. ``intervals``: of every right plan that was measured, fastest first;
+    ``admitted``: those of them that meet the constraints; ``best``: the smallest median among these; ``tie_set``: it
+    and what cannot be told apart from it, fastest first; ``winner``: chosen among these, for ``reason``. All but
+    ``intervals`` are empty where no plan is left to win."""
 
     regime: Regime
     constraints: Constraints
     intervals: Mapping[str, Interval]
     names: Mapping[str, str]
+    admitted: tuple[str, ...]
     best: str | None
     tie_set: tuple[str, ...]
     winner: str | None
@@ -137,6 +140,7 @@ class _Judge:
             constraints=self._constraints,
             intervals=self._intervals,
             names={key: plan.plan_name for key, plan in self._plans.items()},
+            admitted=tuple(key for key in self._intervals if self._constraints.admit(self._plans[key])),
             best=best,
             tie_set=tied,
             winner=winner,
@@ -147,10 +151,15 @@ class _Judge:
         )
 
     def _admitted(self, constraints: Constraints) -> list[str]:
-        """Measured plans that meet these, fastest first; what screening left behind only where nothing else is
-        there."""
+        """Measured plans that meet these, fastest first. Of what screening left behind, which was sampled at another
+        time, only what is faster than all the others at any clock (a slow first pick is sampled to the end), or where
+        nothing else is there."""
         keys = [key for key in self._intervals if constraints.admit(self._plans[key])]
-        return [key for key in keys if not self._is_screened(key)] or keys
+        full = [key for key in keys if not self._is_screened(key)]
+        if not full:
+            return keys
+        limit = LOW_CLOCK * self._intervals[full[0]].low
+        return [key for key in keys if self._is_screened(key) and self._intervals[key].high < limit] + full
 
     def _is_screened(self, key: str) -> bool:
         timings = self._plans[key].timings

@@ -95,6 +95,9 @@ def test_a_confirmation_speaks_of_the_winner_that_it_measured():
     run = full_run()
     said = {finding.about: finding for finding in findings(run, judge(run, Constraints(workspace_limit_bytes=0)))}
     assert said["Confirmation"].text.endswith("That was the winner without the constraints that are set now.")
+    run = run.model_copy(update={"options": run.options.model_copy(update={"workspace_limit_bytes": 1 << 40})})
+    said = {finding.about: finding for finding in findings(run, judge(run, Constraints(workspace_limit_bytes=0)))}
+    assert said["Confirmation"].text.endswith("That was the winner by the constraints of the sweep.")
 
 
 def test_the_table_has_every_regime_and_how_each_plan_stands(link):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine.records.gpu_state import GpuState
 from engine.records.passport import Repeatability
+from engine.records.run import RunStatus
 from engine.records.timings import Timings
 from tests.app.pages import alerts, components, opened, texts
 from tests.app.sample_runs import accuracy, ok_plan, run_of, samples
@@ -74,6 +76,21 @@ def test_what_was_not_looked_at_is_said_to_be_absent():
     assert "Bitwise repeatability: not looked at in this run." in said
     assert "Errors by norm and in ulp, and counts of NaN and Inf apart, were not recorded in this run." in said
     assert "after 2 of 2 plans" in said
+
+
+def test_the_error_that_ended_the_sampling_is_told_with_what_it_supposes():
+    sampled = Timings(hot=samples(80.0, 0.02), stopped="precise")
+    error = 100 * sampled.hot.values.astype(float).std(ddof=1) / 41**0.5 / 80.0
+    said = texts(opened(**link_to(keep(run_of([ok_plan(1, 80.0, timings=sampled)])))))
+    assert f"small enough: {error:.2g} % of its mean at most, were samples independent." in said
+
+
+def test_a_sweep_that_was_cut_short_in_its_rounds_is_not_said_to_have_timed_plans_one_by_one():
+    begun = Timings(hot=samples(80.0), states=(GpuState(sm_clock_mhz=1980),))
+    run = run_of([ok_plan(1, 80.0, timings=begun)], status=RunStatus.CANCELLED, message="cancelled")
+    said = texts(opened(**link_to(keep(run))))
+    assert "1 plan did not get all the samples that were wanted" in said
+    assert "not in turns" not in said
 
 
 def test_the_passport_says_what_repeats_and_stands_beside_torch():

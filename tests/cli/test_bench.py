@@ -9,7 +9,8 @@ import pytest
 from engine.bench.repeating import OneSweep, Repeats
 from engine.bench.sweeping import COVERED, Comparison, Floor
 from engine.bench.timing import Timed, TimedPlan
-from engine.jobs.protocol import JobError
+from engine.cli.bench import _local as LOCAL
+from engine.jobs.protocol import ROOT, JobError
 from engine.plans.targets import resolve_target
 from engine.records.environment import Environment, GpuInfo
 from engine.records.run import Phases
@@ -62,6 +63,15 @@ def test_a_graph_that_fails_costs_its_own_comparison_and_the_exit_status(invoke,
     assert one["environment"]["cudnn_backend"] == "9.19.0" and one["environment"]["gpu"]["name"] == "NVIDIA H200"
     people = invoke("bench", "sweep", "matmul_epilogue", "--no-yardstick")
     assert people.exit_code == 0 and "the plans of three small graphs" in people.stdout
+
+
+@pytest.mark.parametrize("command", ["sweep", "timing", "repeat"])
+def test_without_a_gpu_it_says_what_there_is(invoke, monkeypatch, command):
+    monkeypatch.setattr("engine.cli.bench._local", LOCAL)
+    monkeypatch.setattr("engine.machine.gpus.list_gpus", lambda: ())
+    result = invoke("bench", command)
+    assert result.exit_code == 1 and "no NVIDIA GPU" in result.stderr and "recordings/benchmarks" in result.stderr
+    assert (ROOT / "engine" / "runs" / "recordings" / "benchmarks" / f"{command}.json").is_file()
 
 
 def test_what_was_measured_before_it_was_cancelled_is_written(invoke, monkeypatch, tmp_path):

@@ -5,15 +5,34 @@ from __future__ import annotations
 import pytest
 
 from engine.cli.measuring import parse_bytes, parse_measuring
+from engine.graph.errors import InvalidInput
 from engine.records.options import DataKind, Preset, SweepOptions
 
 
 @pytest.mark.parametrize(
     ("text", "bytes_"),
-    [("0", 0), ("131", 131), ("64M", 64 << 20), ("64 MiB".replace(" ", ""), 64 << 20), ("2g", 2 << 30)],
+    [("0", 0), ("131", 131), ("64M", 64 << 20), ("64 MiB", 64 << 20), ("2g", 2 << 30)],
 )
 def test_sizes(text, bytes_):
     assert parse_bytes(text) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "must be a whole number"),
+        ("-1", "must be a whole number"),
+        ("plenty", "must be a whole number"),
+        ("1.5G", "must be a whole number"),
+        ("M", "must be a whole number"),
+        ("9223372036854775808", "no GPU has so much memory"),
+        ("99999999999G", "no GPU has so much memory"),
+        ("9" * 5000, "no GPU has so much memory"),
+    ],
+)
+def test_what_is_no_size(text, rule):
+    with pytest.raises(InvalidInput, match=rule):
+        parse_bytes(text)
 
 
 def test_every_option_reaches_the_sweep():

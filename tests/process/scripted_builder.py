@@ -54,7 +54,8 @@ def main():
             blob = json.dumps([request["identity"], os.getpid()]).encode()
             digest = hashlib.sha256(blob).hexdigest()
             (Path(request["blob_dir"]) / digest).write_bytes(blob)
-            content = {"blob_sha256": digest, "blob_bytes": len(blob), "workspace_bytes": 0, "remark": None}
+            content = {"blob_sha256": digest, "blob_bytes": len(blob), "remark": None}
+            content["workspace_bytes"] = script.common.get("workspace", {}).get(request["plan_name"], 0)
             channel.send(request, "done", **content, behavior_notes=[], numerical_notes=[], build_ms=1.0)
         elif op == "engines":
             channel.send(request, "done", count=script.common["plans"] + script.common.get("others", 0))

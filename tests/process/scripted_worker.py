@@ -98,6 +98,8 @@ class Worker:
         assert set(left) <= set(self.loaded)
         for part in range(PARTS):
             act = self.script.act("rounds", self.channel)
+            if act == "nonsense":
+                return {"stopped": self.script.common["stopped"]}
             if isinstance(act, str) and act.startswith("hung "):
                 (key,) = [key for key in left if f"eng{number(key)}" == act.split()[1]]
                 raise Hung(key)
@@ -127,8 +129,7 @@ class Worker:
     def repeat(self, request):
         for key in request["keys"]:
             self.stage(request, "check", key)
-            self.act("repeat", key)
-            repeats = {"runs": 10, "differing": 0, "elements": 4}
+            repeats = {"runs": 10, "differing": int(self.act("repeat", key) == "differ"), "elements": 4}
             self.channel.send(request, "part", key=key, repeats=repeats)
         return {}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
 from types import SimpleNamespace
 
 import pytest
 
-from engine.bench import repeating, sweeping, timing, timing_process
+from engine.bench import process, repeating, sweeping, timing, timing_process
 from engine.graph.pipelines import pipeline
 from engine.jobs.measuring import GpuWorker
 from engine.jobs.pool import BuilderPool
@@ -20,7 +21,7 @@ from engine.records.options import SweepOptions
 from engine.runs.archive_reading import read_run_member
 from tests.measure.simulated_gpu import GPU as SIMULATED
 from tests.measure.simulated_gpu import simulate
-from tests.process.conftest import BUILDER, DEADLINES, GPU, WORKER
+from tests.process.conftest import BUILDER, DEADLINES, GPU, WORKER, is_gone
 from tests.process.scripted import diary
 
 pytestmark = pytest.mark.process
@@ -96,7 +97,7 @@ def timed(bench, monkeypatch):
         return SimpleNamespace(stdout=said, stderr="no memory left", returncode=int(run.most < 3))
 
     run.most = 3
-    monkeypatch.setattr(timing, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setattr(process, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
     return run
 
 
@@ -113,3 +114,17 @@ def test_a_process_that_ends_early_is_told(timed, most):
     timed.most = most
     with pytest.raises(JobError, match="ended with status 1: no memory left"):
         timing.time_pipeline("matmul", TARGET, 1, 2)
+
+
+def test_a_process_that_hangs_is_killed_and_told(machine):
+    machine.script(worker={"start": "hang"})
+    with pytest.raises(JobError, match=r"the yardstick did not end within 1\.5 s and was killed"):
+        process.ask_process(WORKER, "the yardstick", "", {}, 1.5)
+    ((pid, _, _),) = diary(machine.folder, "worker")
+    assert is_gone(pid)
+
+
+def test_what_is_no_object_is_left_out(machine):
+    machine.script(worker={"start": "exit"})
+    told = process.ask_process(WORKER, "it", "", {}, 30.0)
+    assert told.objects == [] and told.failed and told.ending == "ended with status 3: the device is gone"

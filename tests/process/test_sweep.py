@@ -5,13 +5,16 @@ import signal
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from engine.jobs.gpulock import GpuLock
 from engine.jobs.protocol import JobCancelled, JobError
+from engine.records.options import SweepOptions
 from engine.records.plan import Stage, Status
 from engine.records.run import RunStatus
+from engine.records.verdict import verdict
 from engine.runs.store import Store, StoreError
 from tests.process.conftest import wait_until
 from tests.process.scripted import diary
@@ -83,6 +86,27 @@ def test_a_plan_far_from_the_best_keeps_its_screening_samples_and_gets_no_more(m
     assert run.plans[1].timings.hot.count == 4 and run.plans[1].timings.cold is None and run.plans[1].repeats
 
 
+def constrained(machine, **options):
+    return replace(machine.request, options=SweepOptions(**options))
+
+
+def test_who_meets_the_constraints_is_sampled_to_the_end_however_far_from_the_best(machine):
+    machine.script(4, slower={"eng1": 9.0, "eng2": 11.0, "eng3": 30.0}, workspace={"eng0": 1 << 20})
+    run = machine.sweep(request=constrained(machine, workspace_limit_bytes=0))
+    assert [plan.timings.stopped for plan in run.plans] == ["precise", "precise", "precise", "screened"]
+    found = verdict(run)
+    assert (found.winner, found.intervals[found.winner].samples) == (run.plans[1].key, 100)
+    assert run.plans[1].timings.cold and run.confirmation.winner == found.winner
+
+
+def test_a_winner_that_turns_out_not_to_repeat_is_not_the_one_that_is_confirmed(machine):
+    machine.script(slower={"eng0": 0.6, "eng1": 0.3}, worker={"repeat eng2": "differ"})
+    for options, winner in (({"deterministic_only": True}, 1), ({}, 2)):
+        run = machine.sweep(request=constrained(machine, **options))
+        assert run.plans[2].repeats.differing == 1
+        assert verdict(run).winner == run.confirmation.winner == run.plans[winner].key
+
+
 @pytest.mark.parametrize(
     ("act", "status", "says"),
     [
@@ -139,6 +163,14 @@ def test_a_crash_in_the_rounds_that_no_plan_is_to_blame_for_costs_none(machine):
     assert statuses(run) == [Status.OK] * 3 and all(plan.timings.hot.count == 100 for plan in run.plans)
     assert len(machine.noted("worker", "rounds")) == 3 + 4
     assert machine.noted("worker", "rounds eng1")  # announced, the second time
+
+
+@pytest.mark.parametrize("stopped", [5, ["0"], {"0;KERNEL_CFG=0": "bored"}, {"0;KERNEL_CFG=0": {}}])
+def test_reasons_for_stopping_that_are_none_fail_the_run_and_not_the_program(machine, stopped):
+    machine.script(worker={"rounds": "nonsense"}, stopped=stopped)
+    run = machine.sweep()
+    assert run.status is RunStatus.FAILED and "the measuring process sent" in run.message
+    assert statuses(run) == [Status.OK] * 3
 
 
 def test_a_machine_that_loses_the_process_again_and_again_fails_the_run(machine):

@@ -93,7 +93,7 @@ def test_none_that_is_faster_is_told_too(swept):
         explicit=(PlanIdentity(engine_id=49),),
     )
     asked, won = told(run)
-    assert "none is faster" in won and "1 explicit plan (0 built, 1 timeout)" in asked
+    assert "none is faster" in won and "1 explicit plan (0 measured, 1 timeout)" in asked
     by_origin = {tally.origin: tally for tally in beyond_the_heuristics(run)}
     assert (by_origin[ENGINE].plans, by_origin[ENGINE].measured, by_origin[ENGINE].failed) == (
         2,
@@ -101,6 +101,14 @@ def test_none_that_is_faster_is_told_too(swept):
         {Status.CRASHED: 1},
     )
     assert by_origin[EXPLICIT].failed == {Status.TIMEOUT: 1}
+
+
+def test_a_plan_that_was_built_and_hung_is_not_said_to_be_unbuilt():
+    recordings = Recordings()
+    hung = next(s for s in recordings.summaries() if recordings.get(s.id).options.explicit)
+    (tally,) = beyond_the_heuristics(recordings.get(hung.id))
+    assert (tally.plans, tally.measured, tally.failed) == (1, 0, {Status.TIMEOUT: 1})
+    assert tally.sentence == "1 explicit plan (0 measured, 1 timeout)"
 
 
 def test_where_nothing_was_measured_nothing_is_claimed(swept):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from engine.records.circumstances import circumstances
@@ -10,10 +11,10 @@ from engine.records.constraints import Constraints
 from engine.records.environment import GpuInfo
 from engine.records.gpu_state import GpuState
 from engine.records.plan import PlanOrigin, Status
-from engine.records.run import Confirmation
+from engine.records.run import Baseline, Confirmation, RunStatus
 from engine.records.samples import Samples
 from engine.records.sentences import cost_sentence, pick_sentence, sentences, winner_sentence
-from engine.records.timings import Regime
+from engine.records.timings import Regime, Timings
 from engine.records.verdict import verdict
 from engine.records.wording import count_bytes, factor, listing, microseconds, percent, span
 from engine.runs.recordings import Recordings
@@ -38,6 +39,24 @@ def test_a_winner_with_its_interval_and_its_distance():
         winner_sentence(verdict([measured(0, [5.0])]))
         == "eng0 wins hot with 5.000 µs (1 sample); no other plan was measured."
     )
+
+
+def test_what_few_samples_span_is_not_called_an_interval():
+    few = winner_sentence(verdict([measured(0, [20.1, 20.3, 20.5, 20.7])]))
+    assert few.startswith("eng0 wins hot with 20.40 µs (20.10 to 20.70 µs in 4 samples); ")
+    six = winner_sentence(verdict([measured(0, [20.1, 20.2, 20.3, 20.5, 20.6, 20.7])]))
+    assert "(95 % interval 20.10 to 20.70 µs)" in six
+
+
+def test_plans_that_do_not_meet_the_constraints_are_not_said_to_be_unmeasured():
+    plans = [measured(i, [10.0 + i] * 9, workspace_bytes=ws) for i, ws in enumerate((8, 0, 8, 0))]
+    strict = Constraints(workspace_limit_bytes=0)
+    assert winner_sentence(verdict(plans, constraints=strict)).endswith(
+        "the next plan that meets the constraints takes 1.18x as long."
+    )
+    alone = winner_sentence(verdict(plans[:2], constraints=strict))
+    assert alone.endswith("; no other measured plan meets the constraints.")
+    assert winner_sentence(verdict(plans[:3], constraints=strict)) == alone
 
 
 def test_plans_that_tie_and_why_one_is_chosen():
@@ -220,6 +239,50 @@ def test_samples_set_aside_and_sampling_that_ended_early():
         "Sampling ended by its budget of time and samples for 2 plans, before the error was small enough.",
         "1 plan is beyond any doubt far from the best and got no more samples than that took.",
     ]
+
+
+def test_what_held_clocks_down_beside_the_plans_is_told():
+    plans = [measured(0, [1.0] * 3, states=(FREE,) * 3, stopped="precise")]
+    torch = Timings(hot=Samples.of([2.0] * 4), states=(CAP,) * 3 + (FREE,), set_aside=2)
+    baseline = Baseline(name="torch eager", accuracy=(), timings=torch)
+    pairs = {"winner_us": Samples.of([1.0] * 2), "first_pick_us": Samples.of([1.0] * 2), "states": (CAP, FREE)}
+    run = run_of(plans, baseline=baseline, confirmation=Confirmation(winner="0", first_pick="1", **pairs))
+    said = circumstances(run)
+    for text in (
+        "While torch eager was timed, power capping was active in 3 of 4 rounds (SM clock 1,710 to 1,980 MHz).",
+        "2 samples of torch eager set aside: the SM clock was below 75 % of the rated one.",
+        "The SM clock was 1,710 MHz while torch eager was timed by itself, and 1,980 MHz in the plans' rounds "
+        "(medians): part of the difference between their times is the clock's.",
+        "In the confirmation power capping was active in 1 of 2 rounds (SM clock 1,710 to 1,980 MHz).",
+    ):
+        assert text in said
+    well = run.model_copy(update={"baseline": baseline.model_copy(update={"timings": None}), "confirmation": None})
+    assert not any("torch" in text or "capping" in text for text in circumstances(well))
+
+
+def test_the_recordings_in_which_torch_had_another_clock_say_so():
+    held = {}
+    for summary in Recordings().summaries():
+        run = Recordings().get(summary.id)
+        mine, theirs = (
+            [state.sm_clock_mhz for one in timings for state in one.states]
+            for timings in ([run.baseline.timings], [plan.timings for plan in run.plans if plan.timings])
+        )
+        apart = not 1 / 1.01 <= np.median(mine) / np.median(theirs) <= 1.01
+        capped = any(state.throttle_reasons for state in run.baseline.timings.states)
+        said = circumstances(run)
+        assert any("was timed by itself" in text for text in said) == apart
+        assert any(text.startswith("While torch eager was timed, power capping") for text in said) == capped
+        held[summary.id] = (apart, capped)
+    assert {(True, True), (False, True), (False, False)} == set(held.values())
+
+
+def test_a_run_that_was_cut_short_says_whose_samples_are_too_few():
+    plans = [measured(0, [1.0] * 4), measured(1, [1.0] * 30, states=(FREE,)), measured(2, [9.0], stopped="screened")]
+    said = "The sweep was cut short: 2 plans did not get all the samples that were wanted."
+    assert said in circumstances(run_of(plans, status=RunStatus.CANCELLED))
+    assert said not in circumstances(run_of(plans))
+    assert not any("cut short" in one for one in circumstances(run_of(plans[2:], status=RunStatus.FAILED)))
 
 
 def test_low_clocks_are_judged_only_where_the_rated_one_is_known():

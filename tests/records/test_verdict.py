@@ -134,6 +134,18 @@ def test_a_screened_plan_does_not_win_by_samples_taken_at_another_time():
     assert verdict(plans[1:]).winner == "2"
 
 
+def test_a_slow_first_pick_does_not_win_before_a_screened_plan_that_is_faster_at_any_clock():
+    """First picks are sampled to the end, however far from the best: a constraint may leave one of them beside plans
+    that screening has left behind the best, and that are faster than it all the same."""
+    pick = measured(1, [250.0] * 100, modes={"FALLBACK": 0})
+    near, doubtful = (measured(i, [us] * 4, stopped="screened") for i, us in ((2, 140.0), (3, 200.0)))
+    plans = [measured(0, [100.0] * 100, workspace_bytes=1 << 20), pick, near, doubtful]
+    found = verdict(plans, constraints=Constraints(workspace_limit_bytes=0))
+    assert (found.winner, found.tie_set, found.costs[0].ratio) == ("2", ("2",), pytest.approx(1.4))
+    assert verdict([plans[0], pick, doubtful], constraints=Constraints(workspace_limit_bytes=0)).winner == "1"
+    assert verdict(plans).costs[0].ratio == pytest.approx(1.4)
+
+
 def test_regret_and_how_far_down_the_list_a_close_plan_comes():
     plans = [
         measured(0, [12.6] * 9, modes={"A": 0}),
