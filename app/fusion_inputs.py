@@ -20,7 +20,7 @@ ONLY_A_GRAPH = "none: a graph of your own"
 
 def choose(kept: tuple[Kept, ...]) -> Kept | None:
     """The comparison that is picked, None for a graph alone. The address names it, and so does the list."""
-    by_id = {one.record.id: one for one in kept}
+    by_id = {one.record.id: one for one in sorted(kept, key=_order)}
     wanted = st.query_params.get("comparison", "")
     if "fusion-choice" not in st.session_state:
         bare = "pipeline" not in st.query_params
@@ -36,6 +36,14 @@ def choose(kept: tuple[Kept, ...]) -> Kept | None:
     if wanted and wanted not in by_id:
         st.warning(f"There is no comparison {escaped(wanted[:TEXT_LIMIT])} here.", icon=":material/link_off:")
     return by_id.get(chosen)
+
+
+def _order(one: Kept) -> tuple[bool, str, int, float]:
+    """One's own first, the latest before the others; then the recorded ones by pipeline and size."""
+    when = one.record.started_at.timestamp()
+    if not one.recorded:
+        return False, "", 0, -when
+    return True, one.record.pipeline, one.record.graph.flops(), when
 
 
 def ask_graph() -> tuple[str, Mapping[str, str], GraphSpec | None]:

@@ -10,10 +10,11 @@ import streamlit as st
 
 from app.chart_view import prepared, render_chart
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
+from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import drawings_html, pair_html
 from app.fusion_inputs import open_comparison
-from app.fusion_words import METHOD, bytes_sentence, refusal_lines, versions_table
+from app.fusion_roofline import roofline_figure
+from app.fusion_words import METHOD, bytes_sentence, caveats, launches_table, refusal_lines, versions_table
 from app.links import differing
 from app.notices import escaped
 from app.table_view import render_table
@@ -21,8 +22,8 @@ from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
-from engine.records.attribution import sentences
 from engine.records.fusion import FusionRecord
+from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Kept
 
 _HERE = Path(__file__).parent
@@ -87,13 +88,15 @@ def slides(kept: Kept) -> tuple[Slide, ...]:
         (
             "One operation more",
             growth_figure(record),
-            "The graph grown by one operation at a time: what each adds when fused, and as a kernel of its own.",
+            "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
+            "tuned), and as a kernel of its own. Every stage is measured for itself, at its own clock.",
         ),
         (
             "Roofline",
             roofline_figure(record),
-            "Rate over intensity, hot; the thick line is what this GPU did in the same run, the dotted one its public "
-            "specification. A hot time may find data in the L2, and so stand above the slanted line.",
+            "Rate over intensity, hot; the thick line is the fastest that anything was in this run, the dotted one the "
+            "public specification. The arrow leads from cuDNN unfused to fused. What stays in the L2 between kernels "
+            "may stand above the slanted line.",
         ),
     ):
         if figure is not None:
@@ -117,6 +120,8 @@ def render_method(record: FusionRecord) -> None:
     with st.expander("How it was measured", icon=":material/straighten:"):
         for text in (*METHOD, *refusal_lines(record.pieces)):
             st.markdown(escaped(text))
+    with st.expander("What the profiler counted", icon=":material/format_list_numbered:"):
+        render_table(launches_table(record).prepared(), key="fusion-launches")
 
 
 def _render_pair(record: FusionRecord) -> None:
@@ -126,6 +131,8 @@ def _render_pair(record: FusionRecord) -> None:
 
 def _render_versions(record: FusionRecord) -> None:
     render_table(versions_table(record).prepared(), key="fusion-versions")
+    for text in caveats(record):
+        st.markdown(f"- {escaped(text)}")
 
 
 # -- Presenting

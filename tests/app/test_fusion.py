@@ -12,15 +12,17 @@ import pytest
 
 from app.chart_view import drawing
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
+from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import pair_html, saved_html
+from app.fusion_roofline import roofline_figure
 from app.fusion_words import bytes_sentence, provenance_of, versions_table
 from app.theme import fmt_bytes
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.pipelines import CATALOGUE
-from engine.records.attribution import sentences, steps
+from engine.records.attribution import steps
 from engine.records.fusion import VersionKind
+from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
 from tests.app.pages import components, opened, tables, texts
 from tests.app.sample_fusions import K, comparison, planned

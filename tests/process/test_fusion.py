@@ -13,8 +13,8 @@ from engine.jobs.gpulock import GpuLock
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
 from engine.plans.targets import local_target
-from engine.records.attribution import sentences
 from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.fusion_sentences import sentences
 from engine.records.options import Preset
 from engine.records.run import RunStatus
 from tests.process.conftest import BUILDER, DEADLINES, GPU

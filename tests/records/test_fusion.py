@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from engine.graph.cost import cost, piece_bytes
 from engine.graph.cutting import cut
 from engine.graph.pipelines import pipeline
-from engine.records.attribution import Cause, best_fused, comparisons, sentences, steps
+from engine.records.attribution import Cause, steps
 from engine.records.environment import Environment, GpuInfo
 from engine.records.fusion import (
     FusionRecord,
@@ -22,6 +22,7 @@ from engine.records.fusion import (
     Version,
     VersionKind,
 )
+from engine.records.fusion_sentences import best_fused, comparisons, sentences
 from engine.records.passport import OutputAccuracy
 from engine.records.run import Refusal, RunStatus, Source, TargetInfo
 from engine.records.samples import Samples
