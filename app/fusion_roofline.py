@@ -72,7 +72,8 @@ def roofline_figure(record: FusionRecord) -> go.Figure | None:
 
 def _arrow(name: str, start: tuple[float, float], end: tuple[float, float]) -> dict[str, Any]:
     (x1, y1), (x2, y2) = start, end
-    head = {"symbol": "arrow", "angleref": "previous", "size": [0, 13, 0], "standoff": 7, "color": FUSED_COLOUR}
+    head = {"symbol": "arrow", "angleref": "previous", "size": [0, 17, 0], "standoff": 7, "color": FUSED_COLOUR}
+    head |= {"opacity": 1, "line": {"width": 0}}  # Of dots of several sizes plotly makes bubbles: see-through.
     line = {"color": FUSED_COLOUR, "width": 1.75}
     ends = [(math.log10(y1), math.log10(y2))]
     return segments(name, [(x1, x2)], ends, line=line, marker=head) | {"mode": "lines+markers"}

@@ -34,8 +34,9 @@ _component = st.components.v2.component(
     js=(_HERE / "fusion_view.js").read_text(encoding="utf-8"),
 )
 PRESENT_CSS = """<style>
+:root { --drawing-height: 44vh; }
 [data-testid="stHeader"], [data-testid="stToolbar"] { display: none; }
-[data-testid="stMainBlockContainer"] { max-width: none; padding: 1.2rem 2rem; zoom: 1.6; }
+[data-testid="stMainBlockContainer"] { max-width: none; padding: 1.2rem 2rem 0; zoom: var(--slide-zoom, 1.2); }
 </style>"""
 
 
