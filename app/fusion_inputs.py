@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import streamlit as st
@@ -24,7 +25,7 @@ def choose(kept: tuple[Kept, ...]) -> Kept | None:
     wanted = st.query_params.get("comparison", "")
     if "fusion-choice" not in st.session_state:
         bare = "pipeline" not in st.query_params
-        st.session_state["fusion-choice"] = wanted if wanted in by_id else next(iter(by_id), "") if bare else ""
+        st.session_state["fusion-choice"] = wanted if wanted in by_id else _first(by_id) if bare else ""
     elif wanted in by_id and wanted != st.session_state.get("fusion-seen"):  # A link, Back or Forward.
         st.session_state["fusion-choice"] = wanted
     elif st.session_state["fusion-choice"] not in by_id:
@@ -36,6 +37,17 @@ def choose(kept: tuple[Kept, ...]) -> Kept | None:
     if wanted and wanted not in by_id:
         st.warning(f"There is no comparison {escaped(wanted[:TEXT_LIMIT])} here.", icon=":material/link_off:")
     return by_id.get(chosen)
+
+
+def _first(by_id: Mapping[str, Kept]) -> str:
+    """What a bare address shows: the latest of one's own, else a recording of a pipeline as it comes."""
+    own = (key for key, one in by_id.items() if not one.recorded)
+    plain = (
+        key
+        for key, one in by_id.items()
+        if (known := CATALOGUE.get(one.record.pipeline)) and not differing(known, one.record.parameters)
+    )
+    return next(chain(own, plain, by_id), "")
 
 
 def _order(one: Kept) -> tuple[bool, str, int, float]:

@@ -60,10 +60,14 @@ def render_graph_alone(spec: GraphSpec) -> None:
 def render_what_there_is(kept: tuple[Kept, ...], pipeline: str, texts: Mapping[str, str], spec: GraphSpec) -> None:
     """A comparison of this very graph, to open; else what will stand here once somebody has measured, and what to type
     for it."""
-    same = next((one for one in kept if one.record.graph.graph_id == spec.graph_id), None)
-    if same is not None:
+    same = [one for one in kept if one.record.graph.graph_id == spec.graph_id]
+    if same:
+        own_first = min(same, key=lambda one: one.recorded)
         st.button(
-            "Open the comparison of this graph", on_click=open_comparison, args=(same.record.id,), key="fusion-open"
+            "Open the comparison of this graph",
+            on_click=open_comparison,
+            args=(own_first.record.id,),
+            key="fusion-open",
         )
         return
     given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[pipeline], texts))
