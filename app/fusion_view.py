@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
+from app import comparing
 from app.chart_view import prepared, render_chart
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_figures import growth_figure, waterfall_figure
@@ -57,9 +58,13 @@ def render_graph_alone(spec: GraphSpec) -> None:
     _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
 
 
-def render_what_there_is(kept: tuple[Kept, ...], pipeline: str, texts: Mapping[str, str], spec: GraphSpec) -> None:
-    """A comparison of this very graph, to open; else what will stand here once somebody has measured, and what to type
-    for it."""
+def render_what_there_is(kept: tuple[Kept, ...], wish: comparing.Wish) -> None:
+    """A comparison of this very graph, to open; else what will stand here once somebody has measured, and the button or
+    the command for it."""
+    pipeline, texts, spec = wish.pipeline, wish.parameters, wish.spec
+    comparing.render_controls(wish)
+    if comparing.render_running(spec):
+        return
     same = [one for one in kept if one.record.graph.graph_id == spec.graph_id]
     if same:
         own_first = min(same, key=lambda one: one.recorded)
@@ -74,7 +79,7 @@ def render_what_there_is(kept: tuple[Kept, ...], pipeline: str, texts: Mapping[s
     st.info(
         "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "
         "fused kernel, what each operation of the epilogue costs, and how near the roofline it comes; and it "
-        "says first where fusing loses. To make one, on a machine with a GPU:",
+        "says first where fusing loses. To make one: the button above, or on a machine with a GPU",
         icon=":material/speed:",
     )
     st.code(f"python -m engine fusion {pipeline} {given}".rstrip(), language="shell")
