@@ -15,6 +15,7 @@ from app.notices import escaped, render_errors
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.spec import GraphSpec
 from engine.jobs.comparing import expected_s
+from engine.jobs.snapshots import JobState
 from engine.plans.targets import Target
 
 _MINE, _WRONG, _ENDED = "compare.mine", "compare.wrong", "compare.ended"
@@ -94,8 +95,8 @@ def open_finished() -> None:
         if job is not None and job.run_id:
             open_comparison(job.run_id)
         elif job is not None:
-            why = "" if job.message in ("", job.state) else f": {job.message}"
-            st.session_state[_ENDED] = f"The comparison of {job.pipeline} was {job.state}{why}"
+            end = f"failed: {job.message}" if job.state is JobState.FAILED else "was cancelled"
+            st.session_state[_ENDED] = f"The comparison of {job.pipeline} {end}"
 
 
 def _start(wish: Wish, name: str) -> None:

@@ -211,7 +211,7 @@ def _us(samples: Samples | None) -> str | None:
 
 
 def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:,.0f}"
+    return None if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _error(version: Version) -> str | None:
