@@ -58,14 +58,12 @@ def render_graph_alone(spec: GraphSpec) -> None:
     _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
 
 
-def render_what_there_is(kept: tuple[Kept, ...], wish: comparing.Wish) -> None:
-    """A comparison of this very graph, to open; else what will stand here once somebody has measured, and the button or
-    the command for it."""
-    pipeline, texts, spec = wish.pipeline, wish.parameters, wish.spec
+def render_offer(kept: tuple[Kept, ...], wish: comparing.Wish) -> bool:
+    """The Compare button with what it has going on, and the way to a comparison of this very graph. Says whether there
+    is one, now or soon."""
     comparing.render_controls(wish)
-    if comparing.render_running(spec):
-        return
-    same = [one for one in kept if one.record.graph.graph_id == spec.graph_id]
+    running = comparing.render_running(wish.spec)
+    same = [one for one in kept if one.record.graph.graph_id == wish.spec.graph_id]
     if same:
         own_first = min(same, key=lambda one: one.recorded)
         st.button(
@@ -74,15 +72,19 @@ def render_what_there_is(kept: tuple[Kept, ...], wish: comparing.Wish) -> None:
             args=(own_first.record.id,),
             key="fusion-open",
         )
-        return
-    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[pipeline], texts))
+    return running or bool(same)
+
+
+def render_how_to(wish: comparing.Wish) -> None:
+    """What will stand here once somebody has measured, and what to type for it elsewhere."""
+    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[wish.pipeline], wish.parameters))
     st.info(
         "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "
         "fused kernel, what each operation of the epilogue costs, and how near the roofline it comes; and it "
         "says first where fusing loses. To make one: the button above, or on a machine with a GPU",
         icon=":material/speed:",
     )
-    st.code(f"python -m engine fusion {pipeline} {given}".rstrip(), language="shell")
+    st.code(f"python -m engine fusion {wish.pipeline} {given}".rstrip(), language="shell")
 
 
 def slides(kept: Kept) -> tuple[Slide, ...]:

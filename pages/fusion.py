@@ -31,8 +31,11 @@ chosen = fusion_inputs.choose(listed) if listed else None
 if chosen is None:
     pipeline, texts, spec = fusion_inputs.ask_graph()
     if spec is not None:
+        wish = comparing.Wish(pipeline, texts, spec)
+        known = view.render_offer(listed, wish)
         view.render_graph_alone(spec)
-        view.render_what_there_is(listed, comparing.Wish(pipeline, texts, spec))
+        if not known:
+            view.render_how_to(wish)
     st.stop()
 
 st.query_params["comparison"] = st.session_state["fusion-seen"] = chosen.record.id
