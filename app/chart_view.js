@@ -50,6 +50,19 @@ const drawLines = (parent, trace, lines) =>
     fill: "none", stroke: trace.colour, "stroke-width": trace.width, "stroke-dasharray": dashes[trace.dash] ?? "none",
   });
 
+// A line with a head, which stops short of the dot that it points at.
+const drawArrow = (parent, trace, [x1, y1, x2, y2], standoff = 8) => {
+  const length = Math.hypot(x2 - x1, y2 - y1);
+  const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
+  if (length < standoff + 12) return; // no room: the dots touch
+  const [tipX, tipY] = [x2 - dx * standoff, y2 - dy * standoff];
+  const [footX, footY] = [tipX - dx * 11, tipY - dy * 11];
+  drawLines(parent, trace, [[x1, y1, footX, footY]]);
+  const corners = [[tipX, tipY], [footX - dy * 5, footY + dx * 5], [footX + dy * 5, footY - dx * 5]];
+  const d = `M${corners.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}Z`;
+  element(parent, "path", { class: "head", d, fill: trace.colour });
+};
+
 const niceTicks = ([low, high], count) => {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -88,7 +101,8 @@ export default function (component) {
     for (const trace of data.traces.filter((t) => t.legend).sort((a, b) => a.rank - b.rank)) {
       const item = document.createElement("span");
       const sign = element(item, "svg", { width: 18, height: 14, "aria-hidden": "true" });
-      if (trace.lines) drawLines(sign, trace, [[0, 7, 18, 7]]);
+      if (trace.arrow) drawArrow(sign, trace, [0, 7, 22, 7], 4);
+      else if (trace.lines) drawLines(sign, trace, [[0, 7, 18, 7]]);
       else drawMark(sign, { ...trace, size: Math.min(trace.size, 12) }, 9, 7);
       item.append(trace.name);
       legend.append(item);
@@ -164,7 +178,9 @@ export default function (component) {
       if (trace.lines) {
         const inside = (y) => Math.max(y0, Math.min(y1, sy(y)));
         const starts = trace.x.map((_, i) => i).filter((i) => i % 3 === 0 && i + 1 < trace.x.length);
-        drawLines(marks, trace, starts.map((i) => [sx(trace.x[i]), inside(trace.y[i]), sx(trace.x[i + 1]), inside(trace.y[i + 1])]));
+        const ends = starts.map((i) => [sx(trace.x[i]), inside(trace.y[i]), sx(trace.x[i + 1]), inside(trace.y[i + 1])]);
+        if (trace.arrow) ends.forEach((line) => drawArrow(marks, trace, line));
+        else drawLines(marks, trace, ends);
         continue;
       }
       const bars = trace.plus.map((plus, i) => [sx(trace.x[i] - trace.minus[i]), sy(trace.y[i]), sx(trace.x[i] + plus), sy(trace.y[i])]);

@@ -2,10 +2,23 @@
 (() => {
   const slides = [...document.querySelectorAll("body > header, body > section")];
   let at = -1;
+  // Charts as large as the screen: their type and bars too.
+  const grow = (chart, large) => {
+    chart.small ??= { height: chart._fullLayout.height, widths: chart.data.map((trace) => trace.line?.width) };
+    const { height, widths } = chart.small;
+    const [type, tall] = large ? [17, Math.max(height, innerHeight * 0.8)] : [12, height];
+    for (let box = chart; box.tagName === "DIV"; box = box.parentElement) box.style.height = `${tall}px`;
+    Plotly.relayout(chart, {
+      height: tall,
+      "font.size": type, "yaxis.tickfont.size": type, "yaxis2.tickfont.size": type,
+    });
+    widths.forEach((width, i) => { if (width) Plotly.restyle(chart, { "line.width": width * (large ? 1.6 : 1) }, [i]); });
+  };
   const show = (next) => {
     at = next < 0 ? -1 : Math.min(next, slides.length - 1);
     document.body.classList.toggle("presenting", at >= 0);
     slides.forEach((slide, i) => slide.classList.toggle("shown", i === at));
+    document.querySelectorAll(".js-plotly-plot").forEach((chart) => grow(chart, at >= 0));
     window.dispatchEvent(new Event("resize")); // charts take the room there is
     window.scrollTo(0, 0);
   };

@@ -14,15 +14,24 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
-from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines, versions_table
+from app.fusion_figures import growth_figure, waterfall_figure
+from app.fusion_roofline import roofline_figure
+from app.fusion_words import (
+    METHOD,
+    bytes_sentence,
+    caveats,
+    launches_table,
+    provenance_of,
+    refusal_lines,
+    versions_table,
+)
 from app.graph_nodes import cleaned
 from app.table_view import Table
 from app.theme import CHART_CONFIG, LINE_COLOUR
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
-from engine.records.attribution import best_fused, sentences
 from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.fusion_sentences import best_fused, sentences
 from engine.records.wording import several
 
 _HERE = Path(__file__).parent
@@ -82,9 +91,12 @@ def saved_html(record: FusionRecord, recorded: bool) -> bytes:
         if figure is not None:
             sections.append((name, _figure(figure)))
     if record.versions:
-        sections.append(("Every version", f'<div class="scroll">{table_html(versions_table(record))}</div>'))
+        odd = "".join(f"<li>{escape(cleaned(text))}</li>" for text in caveats(record))
+        table = table_html(versions_table(record))
+        sections.append(("Every version", f'<div class="scroll">{table}</div><ul>{odd}</ul>'))
     method = "".join(f"<p>{escape(text)}</p>" for text in (*METHOD, *refusal_lines(record.pieces)))
-    sections.append(("How it was measured", method + _environment(record)))
+    counted = f'<div class="scroll">{table_html(launches_table(record))}</div>'
+    sections.append(("How it was measured", method + _environment(record) + counted))
     slides = "".join(f"<section><h2>{escape(name)}</h2>{body}</section>" for name, body in sections)
     style = (_HERE / "fusion_view.css").read_text(encoding="utf-8") + (_HERE / "fusion_file.css").read_text("utf-8")
     script = (_HERE / "fusion_file.js").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import streamlit as st
@@ -20,11 +21,11 @@ ONLY_A_GRAPH = "none: a graph of your own"
 
 def choose(kept: tuple[Kept, ...]) -> Kept | None:
     """The comparison that is picked, None for a graph alone. The address names it, and so does the list."""
-    by_id = {one.record.id: one for one in kept}
+    by_id = {one.record.id: one for one in sorted(kept, key=_order)}
     wanted = st.query_params.get("comparison", "")
     if "fusion-choice" not in st.session_state:
         bare = "pipeline" not in st.query_params
-        st.session_state["fusion-choice"] = wanted if wanted in by_id else next(iter(by_id), "") if bare else ""
+        st.session_state["fusion-choice"] = wanted if wanted in by_id else _first(by_id) if bare else ""
     elif wanted in by_id and wanted != st.session_state.get("fusion-seen"):  # A link, Back or Forward.
         st.session_state["fusion-choice"] = wanted
     elif st.session_state["fusion-choice"] not in by_id:
@@ -36,6 +37,25 @@ def choose(kept: tuple[Kept, ...]) -> Kept | None:
     if wanted and wanted not in by_id:
         st.warning(f"There is no comparison {escaped(wanted[:TEXT_LIMIT])} here.", icon=":material/link_off:")
     return by_id.get(chosen)
+
+
+def _first(by_id: Mapping[str, Kept]) -> str:
+    """What a bare address shows: the latest of one's own, else a recording of a pipeline as it comes."""
+    own = (key for key, one in by_id.items() if not one.recorded)
+    plain = (
+        key
+        for key, one in by_id.items()
+        if (known := CATALOGUE.get(one.record.pipeline)) and not differing(known, one.record.parameters)
+    )
+    return next(chain(own, plain, by_id), "")
+
+
+def _order(one: Kept) -> tuple[bool, str, int, float]:
+    """One's own first, the latest before the others; then the recorded ones by pipeline and size."""
+    when = one.record.started_at.timestamp()
+    if not one.recorded:
+        return False, "", 0, -when
+    return True, one.record.pipeline, one.record.graph.flops(), when
 
 
 def ask_graph() -> tuple[str, Mapping[str, str], GraphSpec | None]:

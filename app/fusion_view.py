@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
+from app import comparing
 from app.chart_view import prepared, render_chart
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
+from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import drawings_html, pair_html
 from app.fusion_inputs import open_comparison
-from app.fusion_words import METHOD, bytes_sentence, refusal_lines, versions_table
+from app.fusion_roofline import roofline_figure
+from app.fusion_words import METHOD, bytes_sentence, caveats, launches_table, refusal_lines, versions_table
 from app.links import differing
 from app.notices import escaped
 from app.table_view import render_table
@@ -21,8 +23,8 @@ from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
-from engine.records.attribution import sentences
 from engine.records.fusion import FusionRecord
+from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Kept
 
 _HERE = Path(__file__).parent
@@ -33,8 +35,9 @@ _component = st.components.v2.component(
     js=(_HERE / "fusion_view.js").read_text(encoding="utf-8"),
 )
 PRESENT_CSS = """<style>
+:root { --drawing-height: 44vh; }
 [data-testid="stHeader"], [data-testid="stToolbar"] { display: none; }
-[data-testid="stMainBlockContainer"] { max-width: none; padding: 1.2rem 2rem; zoom: 1.6; }
+[data-testid="stMainBlockContainer"] { max-width: none; padding: 1.2rem 2rem 0; zoom: var(--slide-zoom, 1.2); }
 </style>"""
 
 
@@ -55,23 +58,33 @@ def render_graph_alone(spec: GraphSpec) -> None:
     _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
 
 
-def render_what_there_is(kept: tuple[Kept, ...], pipeline: str, texts: Mapping[str, str], spec: GraphSpec) -> None:
-    """A comparison of this very graph, to open; else what will stand here once somebody has measured, and what to type
-    for it."""
-    same = next((one for one in kept if one.record.graph.graph_id == spec.graph_id), None)
-    if same is not None:
+def render_offer(kept: tuple[Kept, ...], wish: comparing.Wish) -> bool:
+    """The Compare button with what it has going on, and the way to a comparison of this very graph. Says whether there
+    is one, now or soon."""
+    comparing.render_controls(wish)
+    running = comparing.render_running(wish.spec)
+    same = [one for one in kept if one.record.graph.graph_id == wish.spec.graph_id]
+    if same:
+        own_first = min(same, key=lambda one: one.recorded)
         st.button(
-            "Open the comparison of this graph", on_click=open_comparison, args=(same.record.id,), key="fusion-open"
+            "Open the comparison of this graph",
+            on_click=open_comparison,
+            args=(own_first.record.id,),
+            key="fusion-open",
         )
-        return
-    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[pipeline], texts))
+    return running or bool(same)
+
+
+def render_how_to(wish: comparing.Wish) -> None:
+    """What will stand here once somebody has measured, and what to type for it elsewhere."""
+    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[wish.pipeline], wish.parameters))
     st.info(
         "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "
         "fused kernel, what each operation of the epilogue costs, and how near the roofline it comes; and it "
-        "says first where fusing loses. To make one, on a machine with a GPU:",
+        "says first where fusing loses. To make one: the button above, or on a machine with a GPU",
         icon=":material/speed:",
     )
-    st.code(f"python -m engine fusion {pipeline} {given}".rstrip(), language="shell")
+    st.code(f"python -m engine fusion {wish.pipeline} {given}".rstrip(), language="shell")
 
 
 def slides(kept: Kept) -> tuple[Slide, ...]:
@@ -87,13 +100,15 @@ def slides(kept: Kept) -> tuple[Slide, ...]:
         (
             "One operation more",
             growth_figure(record),
-            "The graph grown by one operation at a time: what each adds when fused, and as a kernel of its own.",
+            "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
+            "tuned), and as a kernel of its own. Every stage is measured for itself, at its own clock.",
         ),
         (
             "Roofline",
             roofline_figure(record),
-            "Rate over intensity, hot; the thick line is what this GPU did in the same run, the dotted one its public "
-            "specification. A hot time may find data in the L2, and so stand above the slanted line.",
+            "Rate over intensity, hot; the thick line is the fastest that anything was in this run, the dotted one the "
+            "public specification. The arrow leads from cuDNN unfused to fused. What stays in the L2 between kernels "
+            "may stand above the slanted line.",
         ),
     ):
         if figure is not None:
@@ -117,6 +132,8 @@ def render_method(record: FusionRecord) -> None:
     with st.expander("How it was measured", icon=":material/straighten:"):
         for text in (*METHOD, *refusal_lines(record.pieces)):
             st.markdown(escaped(text))
+    with st.expander("What the profiler counted", icon=":material/format_list_numbered:"):
+        render_table(launches_table(record).prepared(), key="fusion-launches")
 
 
 def _render_pair(record: FusionRecord) -> None:
@@ -126,6 +143,8 @@ def _render_pair(record: FusionRecord) -> None:
 
 def _render_versions(record: FusionRecord) -> None:
     render_table(versions_table(record).prepared(), key="fusion-versions")
+    for text in caveats(record):
+        st.markdown(f"- {escaped(text)}")
 
 
 # -- Presenting

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, Provenance, fmt_bytes, fmt_date, fmt_error, fmt_number, fmt_ratio, fmt_us
 from engine.graph.cost import Cost
-from engine.records.fusion import FusionRecord, PieceRecord, Version
-from engine.records.rates import bandwidth_gbps, rate_tflops
+from engine.records.fusion import FusionRecord, PieceRecord, Version, VersionKind
+from engine.records.rates import bandwidth_gbps, fastest_gbps, rate_tflops
 from engine.records.samples import Samples
-from engine.records.wording import several
+from engine.records.wording import listing, several
+
+SLOWER = 1.02
+"""From here on it is not noise, and wants a word."""
+CLOCKS_DIFFER = 1.03
+NAME_LENGTH = 110
+OTHERS = {"fill": "memset", "copy": "memcpy"}
 
 METHOD = (
     "All versions come from one operation graph and run on the same seeded data. Each is compared with a float64 "
@@ -23,10 +29,14 @@ METHOD = (
     "Unfused is the same graph cut into the smallest graphs that cuDNN takes, the heuristics' first pick for each, "
     "with tensors of the I/O type between them; a piece that cuDNN refuses alone runs in torch. The tuned plan was "
     "chosen by samples of its own, apart from those shown.",
-    "Each stage of the growing graph is measured for itself, its fused and unfused versions in turns.",
-    "torch.compile runs without CUDA graphs of its own, for every hot time is taken from one made here; its compile "
-    "time stands apart. The share of launches in what fusing saves is an estimate: launches removed times the smallest "
-    "kernel's time, measured in the same run.",
+    "Each stage of the growing graph is measured for itself, its fused and unfused versions in turns. Between "
+    "stages the clock may differ: compare within a stage first.",
+    "torch.compile runs without CUDA graphs of its own, for every hot time is taken from one made here. Its first call "
+    "stands apart; max-autotune compiles second, in a process that the first has warmed up.",
+    "What fusing saves is measured; its split is an estimate from the same run. Launches: kernels removed, times the "
+    "smallest kernel's time. Bytes: those not moved, over the fastest rate seen. The kernels' own time is the rest. "
+    "The main kernel before fusing is its share of the unfused time, by the pieces' times alone.",
+    "Fastest rate: of a copy, and of pieces that move at least four times the L2.",
 )
 
 
@@ -40,6 +50,64 @@ def bytes_sentence(total: Cost) -> str:
         f"Fused, {fmt_bytes(total.fused_bytes)} must move, for {stay}; unfused, {total.pieces} pieces must move "
         f"{fmt_bytes(total.unfused_bytes)}, {fmt_ratio(total.unfused_bytes / total.fused_bytes)} as much."
     )
+
+
+def caveats(record: FusionRecord) -> list[str]:
+    """What a reader should know of these very numbers before trusting them, most of all what looks odd."""
+    said = [line for line in (_hot_beside_cold(record), _autotuned(record), _above_copy(record)) if line]
+    if (clocks := _growth_clocks(record)) is not None:
+        said.append(
+            f"The stages of the growing graph ran at {clocks[0]:,} to {clocks[1]:,} MHz: what one operation adds is "
+            "known no better than that."
+        )
+    return [*said, *record.remarks]
+
+
+def _hot_beside_cold(record: FusionRecord) -> str:
+    slower = [
+        version
+        for version in record.versions
+        if version.timings and version.timings.cold
+        and version.timings.hot.median_us > version.timings.cold.median_us * SLOWER
+    ]  # fmt: skip
+    if not slower or slower[0].timings is None:
+        return ""
+    state, gpu = slower[0].timings.gpu, record.environment.gpu
+    clock = ""
+    if state is not None and state.sm_clock_mhz is not None:
+        rated = f" of {gpu.rated_sm_clock_mhz:,}" if gpu is not None and gpu.rated_sm_clock_mhz else ""
+        held = f", held by {listing(state.throttle_reasons)}" if state.throttle_reasons else ""
+        clock = f" (SM clock {state.sm_clock_mhz:,}{rated} MHz{held})"
+    return (
+        f"Hot times are longer than cold ones here: replays follow one another without a pause{clock}, cold executions "
+        "have pauses in which the GPU recovers. All versions ran hot in turns, at the same clocks."
+    )
+
+
+def _autotuned(record: FusionRecord) -> str:
+    plain, tuned = record.timed(VersionKind.COMPILED), record.timed(VersionKind.AUTOTUNED)
+    if plain is None or tuned is None or tuned.hot.median_us <= plain.hot.median_us * SLOWER:
+        return ""
+    return (
+        f"torch.compile with max-autotune is slower here than without, {fmt_us(tuned.hot.median_us)} against "
+        f"{fmt_us(plain.hot.median_us)}: it chooses kernels by timings of its own; below is which it chose."
+    )
+
+
+def _above_copy(record: FusionRecord) -> str:
+    fastest, ceilings = fastest_gbps(record), record.ceilings
+    if fastest is None or ceilings is None or fastest.gbps == ceilings.copy_gbps:
+        return ""
+    return (
+        f"The copy that was to be the bandwidth's ceiling reached {fmt_number(ceilings.copy_gbps)} GB/s, the piece "
+        f"“{fastest.by}” {fmt_number(fastest.gbps)} GB/s: this stands as the fastest."
+    )
+
+
+def _growth_clocks(record: FusionRecord) -> tuple[int, int] | None:
+    states = [version.timings.gpu for stage in record.growth for version in stage.versions if version.timings]
+    clocks = [state.sm_clock_mhz for state in states if state is not None and state.sm_clock_mhz is not None]
+    return (min(clocks), max(clocks)) if clocks and max(clocks) > min(clocks) * CLOCKS_DIFFER else None
 
 
 def refusal_lines(pieces: Sequence[PieceRecord]) -> list[str]:
@@ -69,7 +137,7 @@ def versions_table(record: FusionRecord) -> Table:
         Column("hot", "GPU time in a CUDA graph, median", number=True),
         Column("cold", "GPU time with a cold L2, median", number=True),
         Column("host", "what a call costs the calling thread, median", number=True),
-        Column("kernels", "launched per execution, counted by the profiler", number=True),
+        Column("kernels", "launched per execution, counted by the profiler; memset and memcpy beside", number=True),
         Column("must move", "bytes that its kernels read and write at least once", number=True),
         Column("GB/s", "those bytes over the hot time", number=True),
         Column("TFLOP/s", "the graph's work over the hot time", number=True),
@@ -82,6 +150,39 @@ def versions_table(record: FusionRecord) -> Table:
     return Table("Every version of the graph, with its times and costs", columns, rows)
 
 
+def launches_table(record: FusionRecord) -> Table:
+    """What the profiler saw in one execution of each version, in order; its times are taken apart from those above."""
+    columns = (
+        Column("version"),
+        Column("what"),
+        Column("µs", "as the profiler timed it, once", number=True),
+        Column("name"),
+    )
+    rows = tuple(
+        Row(
+            f"{version.kind.value}-{i}",
+            (
+                Cell(version.kind.words),
+                Cell(launch.kind),
+                Cell(fmt_number(launch.us), launch.us),
+                Cell(launch.name if len(launch.name) <= NAME_LENGTH else launch.name[:NAME_LENGTH] + "…"),
+            ),
+        )
+        for version in record.versions
+        for i, launch in enumerate(version.launches or ())
+    )
+    return Table("What the profiler counted in one execution of each version", columns, rows)
+
+
+def kernels_text(version: Version) -> str:
+    """Kernels, and beside them the copies and fills, which are none but take their time too."""
+    if version.launches is None:
+        return NOTHING
+    kinds = [launch.kind for launch in version.launches]
+    others = [f"{kinds.count(kind)} {word}" for kind, word in OTHERS.items() if kind in kinds]
+    return " + ".join([str(version.kernels), *others])
+
+
 def _cells(version: Version, record: FusionRecord) -> tuple[Cell, ...]:
     times = [version.timings.of(name) if version.timings else None for name in ("hot", "cold", "host")]
     known = [output.max_rel for output in version.accuracy if output.max_rel is not None]
@@ -90,7 +191,7 @@ def _cells(version: Version, record: FusionRecord) -> tuple[Cell, ...]:
     return (
         Cell(version.kind.words),
         *(Cell(fmt_us(_median(samples)), _median(samples)) for samples in times),
-        Cell(NOTHING if version.kernels is None else str(version.kernels), version.kernels),
+        Cell(kernels_text(version), version.kernels),
         Cell(fmt_bytes(version.bytes_moved), version.bytes_moved),
         Cell(fmt_number(gbps), gbps),
         Cell(fmt_number(rate), rate),

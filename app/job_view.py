@@ -19,6 +19,7 @@ from engine.records.run import RunKind
 
 EVERY_S = 0.7
 _PLAN_JOB = "plan.job"
+_WORDS: dict[str, str] = {RunKind.SWEEP: "Sweep", RunKind.PLAN: "Planning", "fusion": "Comparison"}
 
 
 def plan_job(manager: JobManager, asked: Asked) -> JobSnapshot | None:
@@ -57,7 +58,7 @@ def watch(job_id: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.progress(job.fraction, text=progress_text(job), width="stretch")
         # Others may share a plan job: they are not left without it.
-        who = None if job.kind is RunKind.SWEEP else session.client()
+        who = session.client() if job.kind is RunKind.PLAN else None
         if who is None or manager.attend(job.id, who):
             st.button(
                 "Cancel", icon=":material/close:", key=f"cancel-{job.id}", on_click=manager.cancel, args=(job.id, who)
@@ -74,7 +75,7 @@ def progress_text(job: JobSnapshot) -> str:
         waits = f"{job.position} before it" if job.position else "next"
         return f"{_word(job)} of {escaped(job.pipeline)}: waits in the queue, {waits}"
     parts = [f"{_word(job)}: {escaped(job.message)}" if job.message else _word(job)]
-    if job.total and job.kind is RunKind.SWEEP:
+    if job.total and job.kind is not RunKind.PLAN:
         parts.append(f"{job.done} of {job.total} steps")
     failed = len(job.plans) - job.count(Status.OK, Status.LISTED)
     if failed:
@@ -85,4 +86,4 @@ def progress_text(job: JobSnapshot) -> str:
 
 
 def _word(job: JobSnapshot) -> str:
-    return "Sweep" if job.kind is RunKind.SWEEP else "Planning"
+    return _WORDS[job.kind]

@@ -87,7 +87,7 @@ def jobs_frame(jobs: Sequence[JobSnapshot]) -> pd.DataFrame:
     rows = [
         {
             "state": f"waits behind {job.position}" if job.position else job.state.value,
-            "work": f"{job.kind.value}: {job.pipeline}",
+            "work": f"{job.kind}: {job.pipeline}",
             "for": f"{job.target.gpu_name} ({job.target.source.value})",
             "progress": job.fraction,
             "now": job.message,

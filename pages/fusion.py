@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import fusion_inputs, session
+from app import comparing, fusion_inputs, session
 from app import fusion_view as view
 from app.fusion_html import saved_html
 from app.fusion_words import provenance_of
@@ -13,6 +13,7 @@ from app.notices import escaped
 from app.resources import comparisons
 
 session.enter("fusion")
+comparing.open_finished()
 found = comparisons()
 listed = found.listed()
 
@@ -30,8 +31,11 @@ chosen = fusion_inputs.choose(listed) if listed else None
 if chosen is None:
     pipeline, texts, spec = fusion_inputs.ask_graph()
     if spec is not None:
+        wish = comparing.Wish(pipeline, texts, spec)
+        known = view.render_offer(listed, wish)
         view.render_graph_alone(spec)
-        view.render_what_there_is(listed, pipeline, texts, spec)
+        if not known:
+            view.render_how_to(wish)
     st.stop()
 
 st.query_params["comparison"] = st.session_state["fusion-seen"] = chosen.record.id
@@ -47,6 +51,9 @@ with st.container(horizontal=True, vertical_alignment="center"):
         on_click="ignore",
         icon=":material/download:",
     )
+if comparing.gpus():
+    comparing.render_controls(comparing.Wish(record.pipeline, record.parameters, record.graph))
+    comparing.render_running(record.graph)
 view.render_sentences(record)
 for slide in view.slides(chosen):
     st.subheader(slide.title)

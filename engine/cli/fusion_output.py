@@ -8,9 +8,10 @@ from engine.cli.output import print_facts, print_table
 from engine.cli.shapes import cudnn_json, refusal_json, target_json
 from engine.graph.cost import Cost, cost
 from engine.graph.cutting import cut
-from engine.records.attribution import sentences, steps
+from engine.records.attribution import steps
 from engine.records.fusion import FusionRecord, PieceRecord, Version
-from engine.records.rates import bandwidth_gbps, rate_tflops
+from engine.records.fusion_sentences import sentences
+from engine.records.rates import bandwidth_gbps, fastest_gbps, rate_tflops
 from engine.records.samples import Samples
 from engine.records.wording import count_bytes, factor
 
@@ -138,6 +139,7 @@ def fusion_json(record: FusionRecord) -> dict[str, Any]:
                 "before_us": step.before_us,
                 "after_us": step.after_us,
                 "detail": step.detail,
+                "factor": step.factor,
                 "estimated": step.estimated,
             }
             for step in steps(record)
@@ -158,6 +160,7 @@ def fusion_json(record: FusionRecord) -> dict[str, Any]:
         if record.ceilings is None
         else {
             "copy_gbps": record.ceilings.copy_gbps,
+            "fastest_gbps": fastest.gbps if (fastest := fastest_gbps(record)) else None,
             "matmul_tflops": record.ceilings.matmul_tflops,
             "launch_us": record.ceilings.launch_us.median_us,
         },
@@ -208,7 +211,7 @@ def _us(samples: Samples | None) -> str | None:
 
 
 def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:,.0f}"
+    return None if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _error(version: Version) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.graph.errors import invalid
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
+from engine.jobs.snapshots import JobKind
 from engine.plans.limits import check_memory
 from engine.plans.targets import Target
 from engine.plans.variants import Variant, nearby
@@ -25,7 +26,7 @@ class Request:
     what it lists; a sweep always does.
     """
 
-    kind: RunKind
+    kind: JobKind
     pipeline: str
     parameters: Mapping[str, str]
     graph: GraphSpec
@@ -95,6 +96,20 @@ def sweep_request(
     check_memory(graph, target.info, CATALOGUE.get(pipeline), parameters)
     check_options(options, graph)
     return Request(RunKind.SWEEP, pipeline, dict(parameters), graph, target, options, gpu)
+
+
+def fusion_request(
+    pipeline: str,
+    parameters: Mapping[str, str],
+    graph: GraphSpec,
+    target: Target,
+    options: SweepOptions,
+    gpus: tuple[GpuInfo, ...],
+) -> Request:
+    """A comparison of fused and unfused. Of ``options`` it takes seed and precision. Raises InvalidInput as a sweep."""
+    asked = sweep_request(pipeline, parameters, graph, target, options, gpus)
+    # No build is timed, so the driver's cache of compiled kernels may help.
+    return replace(asked, kind="fusion", options=options.model_copy(update={"compute_cache": True}))
 
 
 def pick_gpu(target: Target, gpus: tuple[GpuInfo, ...]) -> GpuInfo:

@@ -7,7 +7,9 @@ import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.jobs.comparing import compare
 from engine.jobs.estimate import Estimate
+from engine.jobs.fusion import WORKER_MODULE as FUSION_MODULE
 from engine.jobs.gpulock import LOCK_FOLDER
 from engine.jobs.job import Job
 from engine.jobs.measuring import WORKER_MODULE, Deadlines
@@ -42,6 +44,7 @@ class WorkshopSettings:
     idle_s: float = 300.0
     builder_module: str = BUILDER_MODULE
     worker_module: str = WORKER_MODULE
+    fusion_module: str = FUSION_MODULE
     deadlines: Deadlines = field(default_factory=Deadlines)
     lock_folder: Path = LOCK_FOLDER
 
@@ -60,6 +63,8 @@ class Workshop:
         try:
             if job.request.kind is RunKind.SWEEP:
                 self._sweep(job)
+            elif job.request.kind == "fusion":
+                self._compare(job)
             else:
                 self._plan(job)
         except JobCancelled:
@@ -107,6 +112,17 @@ class Workshop:
             worker_module=self._settings.worker_module,
             deadlines=self._settings.deadlines,
             lock_folder=self._settings.lock_folder,
+        )
+
+    def _compare(self, job: Job) -> None:
+        settings = self._settings
+        compare(
+            job,
+            self._ready_pool(job),
+            self._store.home,
+            settings.fusion_module,
+            settings.deadlines,
+            settings.lock_folder,
         )
 
     def _plan(self, job: Job) -> None:

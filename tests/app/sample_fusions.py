@@ -67,7 +67,7 @@ def comparison(name: str = "matmul_epilogue", hot: dict[VersionKind, float | Non
             refusal=REFUSED if piece.label in ("amax", "softmax") else None,
             bytes_moved=piece.spec.bytes_moved(),
             flops=piece.spec.flops(),
-            hot=samples(26.0) if piece.operation.contracts else samples(8.0),
+            hot=samples(26.0) if piece.operation.contracts else samples(16.0),
         )
         for piece in made.pieces
     )

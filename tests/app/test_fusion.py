@@ -12,15 +12,17 @@ import pytest
 
 from app.chart_view import drawing
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, roofline_figure, waterfall_figure
+from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import pair_html, saved_html
+from app.fusion_roofline import roofline_figure
 from app.fusion_words import bytes_sentence, provenance_of, versions_table
 from app.theme import fmt_bytes
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.pipelines import CATALOGUE
-from engine.records.attribution import sentences, steps
+from engine.records.attribution import steps
 from engine.records.fusion import VersionKind
+from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
 from tests.app.pages import components, opened, tables, texts
 from tests.app.sample_fusions import K, comparison, planned
@@ -118,7 +120,7 @@ def test_growth_has_a_row_per_operation_and_what_it_adds():
     assert list(figure.layout.yaxis.ticktext) == ["matmul", "+ scale", "+ bias", "+ gelu", "+ amax"]
     by_name = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
     wanted = [stage.version(K.TUNED).timings.hot.median_us for stage in record.growth]
-    np.testing.assert_allclose(by_name["fused, tuned"].x, wanted)
+    np.testing.assert_allclose(by_name["fused"].x, wanted)
     assert figure.layout.yaxis2.ticktext[1] == "+1.0 µs / +16 µs"
     json.dumps(drawing(figure), allow_nan=False)
 
@@ -127,14 +129,17 @@ def test_the_roofline_stands_on_what_was_measured():
     record = comparison()
     figure = roofline_figure(record)
     by_name = {trace.name: trace for trace in figure.data}
-    measured = next(trace for name, trace in by_name.items() if name.startswith("measured here"))
+    measured = next(trace for name, trace in by_name.items() if name.startswith("fastest in this run (copy, matmul): "))
     assert 10 ** measured.y[4] == pytest.approx(record.ceilings.matmul_tflops, rel=1e-6)
     assert any(name.startswith("public specification: 4,800 GB/s") for name in by_name)
     tuned = record.version(K.TUNED)
     assert by_name[K.TUNED.words].x[0] == pytest.approx(record.graph.flops() / tuned.bytes_moved)
     assert 10 ** by_name[K.TUNED.words].y[0] == pytest.approx(record.graph.flops() / 30.0 * 1e-6, rel=1e-3)
     assert K.COMPILED.words not in by_name, "what its kernels move is not known"
-    assert "fusing" in by_name
+    arrow, unfused = by_name["fusing"], by_name[K.UNFUSED.words]
+    assert (arrow.x[:2], arrow.y[:2]) == (unfused.x + by_name[K.TUNED.words].x, unfused.y + by_name[K.TUNED.words].y)
+    (drawn,) = (trace for trace in drawing(figure)["traces"] if trace["arrow"])
+    assert drawn["lines"] and drawn["name"] == "fusing"
     json.dumps(drawing(figure), allow_nan=False)
 
 
@@ -182,13 +187,16 @@ def test_foreign_texts_stay_text_in_the_file():
 # -- The page
 
 
-def test_without_comparisons_a_graph_is_drawn_and_the_page_says_how_to_record(home):
+def test_a_graph_that_nobody_compared_is_drawn_and_the_page_says_how_to_record(home):
     app = opened("fusion")
+    app.selectbox(key="fusion-choice").select("").run()
+    app.selectbox(key="fusion-pipeline").select("matmul_epilogue").run()
+    app.selectbox(key="fusion-matmul_epilogue-activation").select("swish").run()
     assert not app.exception
     (pair,) = components(app, "fusion")
     assert "one graph" in pair["html"] and "saves 16.0 MiB" in pair["html"]
     assert "Fused, 40.0 MiB must move" in texts(app)
-    assert app.code[0].value == "python -m engine fusion matmul_epilogue"
+    assert app.code[0].value == "python -m engine fusion matmul_epilogue -p activation=swish"
     assert components(app, "chart") == []
     app.selectbox(key="fusion-pipeline").select("sdpa").run()
     assert not app.exception and "softmax" in components(app, "fusion")[0]["html"]
@@ -206,8 +214,9 @@ def test_a_kept_comparison_is_shown_with_its_losses_first(home):
     written = texts(app)
     assert written.index("torch SDPA, flash is 1.50x faster") < written.index("3.33x faster than torch eager")
     assert "kept here, measured on NVIDIA H200" in str([element.proto for element in app.main])
-    (table,) = tables(app)
+    table, launches = tables(app)
     assert len(table) == len(record.versions)
+    assert len(launches) == sum(len(version.launches) for version in record.versions)
     assert len(components(app, "chart")) == 2  # no growth: one operation
 
 

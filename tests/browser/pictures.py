@@ -1,9 +1,12 @@
-"""Takes the README's pictures of the real pages: ``make pictures``."""
+"""Takes the README's pictures of the real pages: ``make pictures``; ``python -m tests.browser.pictures FILE...`` takes
+some of them."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -15,6 +18,7 @@ WIDTH = 1400
 PICTURES = {
     "explore.png": ("/", "light", 0, 1620),
     "plan.png": ("/?pipeline=matmul_epilogue", "dark", 1418, 2478),
+    "fusion.png": ("/fusion?comparison=d8e8f94a9ec3483da216fdfb685d31fa", "light", 0, 1424),
 }
 """File: page, colour scheme, and from where to where down the page."""
 
@@ -30,8 +34,8 @@ def take(browser: Browser, url: str, file: Path, scheme: str, top: int, bottom: 
     context.close()
 
 
-def main() -> None:
-    """All of them, of a server with an empty data folder."""
+def main(wanted: Sequence[str] = ()) -> None:
+    """All of them, or those that are named, of a server with an empty data folder."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     FOLDER.mkdir(exist_ok=True)
     with (
@@ -41,9 +45,10 @@ def main() -> None:
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         for name, (path, scheme, top, bottom) in PICTURES.items():
-            take(browser, server.url + path, FOLDER / name, scheme, top, bottom)
+            if not wanted or name in wanted:
+                take(browser, server.url + path, FOLDER / name, scheme, top, bottom)
         browser.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,16 +1,20 @@
 """The Fusion page in a real browser: drawn in both themes, presented with arrow keys, and saved as a file that opens
-offline. The comparison's numbers are invented."""
+offline. Numbers are invented but for those of the shipped comparisons."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from engine.runs.comparisons import keep
+from engine.runs.comparisons import FOLDER, keep
+from engine.runs.recordings import SHIPPED
 from tests.app.sample_fusions import K, comparison
-from tests.browser.conftest import ROOT, serving, settled
+from tests.browser.conftest import serving, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-RESULTS = ROOT / "test-results"
+FITS = "() => document.querySelector('[data-testid=stMain]').scrollHeight <= innerHeight + 1"
+"""Nothing of a slide is below the screen."""
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +94,35 @@ def test_the_saved_file_opens_offline_and_asks_nobody(kept, page, chromium, tmp_
 
 
 def test_a_graph_alone_is_drawn_and_changes(kept, page):
-    page.goto(f"{kept.url}/fusion?pipeline=sdpa&causal=off")
+    page.goto(f"{kept.url}/fusion?pipeline=sdpa&sq=256&causal=off")
     page.wait_for_selector(".drawing svg")
     settled(page)
     assert page.locator(".drawing svg .chip rect.box").count() == 3
-    assert page.get_by_text("python -m engine fusion sdpa -p causal=off").is_visible()
+    assert page.get_by_text("python -m engine fusion sdpa -p sq=256 -p causal=off").is_visible()
+
+
+def recorded(name: str) -> str:
+    """The id of a shipped comparison."""
+    return str(json.loads((SHIPPED / FOLDER / f"{name}.json").read_bytes())["id"])
+
+
+@pytest.mark.parametrize("name", ["sdpa-causal-on", "matmul_epilogue-gelu-large"])
+def test_a_recording_is_drawn_with_an_arrow_and_fits_the_screen_when_presented(kept, page, name):
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.set_viewport_size({"width": 1400, "height": 800})
+    open_page(page, kept, f"comparison={recorded(name)}")
+    if name.startswith("sdpa"):
+        assert page.locator("h4").first.inner_text().startswith("Torch, as one writes it, already calls one fused")
+    assert page.get_by_text("recorded on NVIDIA H200, cuDNN 9.19.0, 2026-12-01").is_visible()
+    assert page.locator(".plot .head").count() == page.locator(".legend .head").count() == 1
+    page.get_by_role("button", name="Present").click()
+    number = page.get_by_text("1 / ")
+    number.wait_for()
+    last = int(number.inner_text().split("/")[1])
+    for at in range(1, last + 1):
+        page.get_by_text(f"{at} / {last}").wait_for()
+        settled(page)
+        page.wait_for_function(FITS)
+        page.keyboard.press("ArrowRight")
+    assert errors == []

@@ -15,8 +15,9 @@ from engine.graph.cutting import cut
 from engine.graph.pipelines import CATALOGUE, pipeline
 from engine.jobs.fusion import FusionRequest, run_fusion
 from engine.jobs.pool import BuilderPool
-from engine.records.attribution import sentences, steps
+from engine.records.attribution import steps
 from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.fusion_sentences import sentences
 from engine.records.options import Preset
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process]

@@ -7,17 +7,21 @@ from dataclasses import replace
 
 import pytest
 
+from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.fusion import FusionRequest, plan_fusion, run_fusion
 from engine.jobs.gpulock import GpuLock
+from engine.jobs.manager import JobManager
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
+from engine.jobs.snapshots import JobState
 from engine.plans.targets import local_target
-from engine.records.attribution import sentences
 from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.fusion_sentences import sentences
 from engine.records.options import Preset
 from engine.records.run import RunStatus
-from tests.process.conftest import BUILDER, DEADLINES, GPU
+from engine.runs.comparisons import Comparisons
+from tests.process.conftest import BUILDER, DEADLINES, GPU, wait_until
 from tests.process.scripted import diary
 
 pytestmark = pytest.mark.process
@@ -194,3 +198,63 @@ def test_it_waits_for_the_gpu(machine, compare):
     with held, pytest.raises(JobCancelled):
         compare("matmul", cancel=cancel, report=report)
     assert told[-1].startswith("waiting for the GPU, which is held by a somebody else's work")
+
+
+# -- As a job
+
+
+@pytest.fixture
+def manager(machine):
+    settings = machine.settings(fusion_module=WORKER, deadlines=SHORT)
+    made = JobManager(machine.store, settings, lambda: (GPU,))
+    yield made
+    made.shutdown()
+
+
+def submitted(manager, machine, name="matmul_epilogue", **parameters):
+    asked = machine.ask(name, **parameters)
+    return manager.submit_fusion(name, asked.parameters, asked.graph, local_target(GPU), client="a")
+
+
+def test_a_job_keeps_the_comparison_and_names_it(machine, manager):
+    job = submitted(manager, machine)
+    assert manager.wait(job, 60)
+    end = manager.snapshot(job)
+    assert (end.kind, end.state, end.message, end.fraction) == ("fusion", JobState.DONE, "compared", 1)
+    (kept,) = Comparisons(machine.store.home, machine.folder / "none").listed()
+    assert kept.record.id == end.run_id and len(kept.record.growth) == 5 and not kept.recorded
+
+
+def test_a_job_waits_its_turn_and_says_how_far_it_is(machine, manager):
+    machine.script(worker={"version eager": "hang"})
+    first, second = submitted(manager, machine), submitted(manager, machine, m=64)
+    wait_until(lambda: manager.snapshot(first).message == "measuring the graph in all versions", within_s=60)
+    seen = manager.snapshot(first)
+    assert seen.total == 1 + 5 + 2 + 4 and seen.done == 6 and seen.eta_s > 1
+    assert manager.snapshot(second).position == 1
+    manager.cancel(second)
+    assert manager.snapshot(second).state is JobState.CANCELLED
+
+
+def test_a_cancelled_job_ends_within_two_seconds(machine, manager):
+    machine.script(worker={"version eager": "hang"})
+    job = submitted(manager, machine)
+    wait_until(lambda: machine.noted("worker", "version eager"), within_s=60)
+    manager.cancel(job)
+    assert manager.wait(job, 2.0)
+    assert manager.snapshot(job).state is JobState.CANCELLED and manager.snapshot(job).run_id is None
+    assert Comparisons(machine.store.home, machine.folder / "none").listed() == ()
+
+
+def test_a_job_that_measures_nothing_has_failed_and_says_why(machine, manager):
+    machine.script(worker={"start": "crash"})
+    job = submitted(manager, machine, "matmul")
+    assert manager.wait(job, 60)
+    assert manager.snapshot(job).state is JobState.FAILED and "lost twice" in manager.snapshot(job).message
+
+
+def test_without_a_gpu_nothing_is_queued(machine):
+    manager = JobManager(machine.store, machine.settings(), lambda: ())
+    with pytest.raises(InvalidInput, match="no NVIDIA GPU"):
+        submitted(manager, machine)
+    manager.shutdown()

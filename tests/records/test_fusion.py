@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from engine.graph.cost import cost, piece_bytes
 from engine.graph.cutting import cut
 from engine.graph.pipelines import pipeline
-from engine.records.attribution import Cause, best_fused, comparisons, sentences, steps
+from engine.records.attribution import Cause, steps
 from engine.records.environment import Environment, GpuInfo
 from engine.records.fusion import (
     FusionRecord,
@@ -22,7 +23,9 @@ from engine.records.fusion import (
     Version,
     VersionKind,
 )
+from engine.records.fusion_sentences import best_fused, comparisons, sentences
 from engine.records.passport import OutputAccuracy
+from engine.records.rates import fastest_gbps
 from engine.records.run import Refusal, RunStatus, Source, TargetInfo
 from engine.records.samples import Samples
 from engine.records.timings import Timings
@@ -48,7 +51,7 @@ def version(kind: VersionKind, hot_us: float | None, moved: int | None = None, *
 
 
 def pieces_of(graph, main_us: float | None) -> tuple[PieceRecord, ...]:
-    """Pieces, those that sum products timed."""
+    """Pieces, all timed: those that sum products as given, the others 16 µs each. None: nothing is timed."""
     return tuple(
         PieceRecord(
             label=piece.label,
@@ -58,7 +61,7 @@ def pieces_of(graph, main_us: float | None) -> tuple[PieceRecord, ...]:
             refusal=REFUSED if piece.label in ("amax", "softmax") else None,
             bytes_moved=piece_bytes(piece),
             flops=piece.spec.flops(),
-            hot=samples(main_us) if main_us and piece.operation.contracts else None,
+            hot=samples(main_us if piece.operation.contracts else 16.0) if main_us else None,
         )
         for piece in cut(graph).pieces
     )
@@ -134,34 +137,75 @@ def test_what_was_measured_was_measured_on_a_gpu():
 
 
 def test_steps_lead_from_eager_to_tuned_without_a_gap():
-    found = steps(record(FULL))
+    made = record(FULL)
+    found = steps(made)
     assert [step.cause for step in found] == [
-        Cause.LIBRARY, Cause.LAUNCHES, Cause.TRAFFIC, Cause.ENGINE, Cause.TUNING,
+        Cause.LIBRARY, Cause.LAUNCHES, Cause.TRAFFIC, Cause.KERNELS, Cause.ENGINE, Cause.TUNING,
     ]  # fmt: skip
     assert found[0].before_us == pytest.approx(100.0) and found[-1].after_us == pytest.approx(30.0)
     assert all(a.after_us == b.before_us for a, b in pairwise(found))
     assert np.prod([step.factor for step in found]) == pytest.approx(100.0 / 30.0)
-    launches = found[1]
-    assert launches.saved_us == pytest.approx(4 * 1.5) and launches.estimated
-    assert found[3].before_us == pytest.approx(26.0) and found[3].saved_us < 0, (
-        "the epilogue costs the engine something"
-    )
+    launches, traffic, kernels, engine = found[1:5]
+    assert launches.saved_us == pytest.approx(4 * 1.5)
+    saved = made.version(K.UNFUSED).bytes_moved - made.version(K.TUNED).bytes_moved
+    assert traffic.saved_us == pytest.approx(saved / made.ceilings.copy_gbps * 1e-3)
+    assert kernels.saved_us == pytest.approx(64.0 - launches.saved_us - traffic.saved_us)
+    assert [step.estimated for step in found] == [False, True, True, True, False, False]
+    assert engine.before_us == pytest.approx(26.0) and engine.saved_us < 0, "the epilogue costs the engine something"
+    logs = [math.log(step.factor) / step.saved_us for step in (launches, traffic, kernels)]
+    assert logs == pytest.approx([logs[0]] * 3), "a part's factor does not depend on which part comes first"
 
 
 def test_launches_never_save_more_than_there_was_beside_the_main_kernel():
-    found = steps(record({**FULL, K.UNFUSED: 28.0}))
+    found = steps(record({**FULL, K.UNFUSED: 28.0}, main_us=1000.0))
     launches = next(step for step in found if step.cause is Cause.LAUNCHES)
-    assert launches.saved_us == pytest.approx(2.0)
+    assert launches.saved_us == pytest.approx(28.0 * 64 / 1064)
     assert all(step.cause is not Cause.TRAFFIC for step in found), "nothing is left for it"
 
 
-def test_without_times_of_the_pieces_fusing_is_one_step():
-    assert [step.cause for step in steps(record(FULL, main_us=None))] == [Cause.LIBRARY, Cause.TRAFFIC, Cause.TUNING]
+def test_bytes_never_save_more_than_is_left():
+    slow = record(FULL).ceilings.model_copy(update={"copy_us": samples(1e6)})
+    found = steps(record(FULL, ceilings=slow))
+    assert Cause.TRAFFIC in {step.cause for step in found} and Cause.KERNELS not in {step.cause for step in found}
+
+
+def test_pieces_give_a_share_and_not_a_time():
+    """Timed alone they run at clocks of their own."""
+    twice = tuple(piece.model_copy(update={"hot": samples(piece.hot.median_us * 2)}) for piece in record(FULL).pieces)
+    for one, other in zip(steps(record(FULL, pieces=twice)), steps(record(FULL)), strict=True):
+        assert (one.before_us, one.after_us) == pytest.approx((other.before_us, other.after_us))
+
+
+def test_without_ceilings_or_times_of_the_pieces_less_is_told_apart():
+    causes = [step.cause for step in steps(record(FULL, ceilings=None, main_us=None))]
+    assert causes == [Cause.LIBRARY, Cause.TRAFFIC, Cause.TUNING]
+    causes = [step.cause for step in steps(record(FULL, main_us=None))]
+    assert causes == [Cause.LIBRARY, Cause.LAUNCHES, Cause.TRAFFIC, Cause.KERNELS, Cause.TUNING]
 
 
 def test_an_attention_s_products_are_no_measure_of_the_fused_engine():
-    found = steps(record(FULL, name="sdpa", main_us=20.0))
-    assert [step.cause for step in found] == [Cause.LIBRARY, Cause.TRAFFIC, Cause.TUNING]
+    found = steps(record({**FULL, K.EAGER: 500.0, K.UNFUSED: 490.0}, name="sdpa", main_us=20.0))
+    assert Cause.ENGINE not in {step.cause for step in found}
+    assert all(a.after_us == b.before_us for a, b in pairwise(found))
+
+
+def test_where_fusing_is_no_faster_it_has_one_step():
+    found = steps(record({K.EAGER: 30.0, K.UNFUSED: 30.0, K.FIRST_PICK: 40.0}, main_us=None))
+    assert [(step.cause, step.factor) for step in found[1:]] == [(Cause.ENGINE, pytest.approx(0.75))]
+
+
+def test_the_fastest_rate_is_the_copy_s_or_that_of_a_piece_beyond_the_l2():
+    made = record(FULL)
+    assert (fastest_gbps(made).by, fastest_gbps(made).gbps) == ("copy", made.ceilings.copy_gbps)
+    gpu = GPU.model_copy(update={"l2_bytes": 1 << 20})
+    environment = made.environment.model_copy(update={"gpu": gpu})
+    quick = tuple(piece.model_copy(update={"hot": samples(1.0)}) for piece in made.pieces)
+    found = fastest_gbps(made.model_copy(update={"environment": environment, "pieces": quick}))
+    largest = max(made.pieces, key=lambda piece: piece.bytes_moved)
+    assert (found.by, found.gbps) == (largest.label, pytest.approx(largest.bytes_moved * 1e-3))
+    roomy = made.environment.model_copy(update={"gpu": GPU.model_copy(update={"l2_bytes": largest.bytes_moved})})
+    assert fastest_gbps(made.model_copy(update={"environment": roomy, "pieces": quick})).by == "copy"
+    assert fastest_gbps(record(FULL, ceilings=None)) is None
 
 
 def test_a_tuned_plan_that_is_the_first_pick_is_no_step():
@@ -172,9 +216,10 @@ def test_a_tuned_plan_that_is_the_first_pick_is_no_step():
 
 def test_a_win_is_said_with_its_shares():
     said = sentences(record(FULL))
-    assert said[0].startswith("cuDNN fused, tuned is 3.33x faster than torch eager, operation by operation: 1.11x from")
-    assert "1.33x from tuning" in said[0] and "(a loss)" in said[0]
-    assert said[1] == "Its hardest rival is torch.compile: fused is 2.00x faster."
+    assert said[0] == "cuDNN fused, tuned is 3.33x faster than torch eager, operation by operation."
+    assert said[1].startswith("By cause: 1.11x from cuDNN's kernels for the same operations, ")
+    assert said[1].endswith("(a loss), 1.33x from tuning.")
+    assert said[2] == "Its hardest rival is torch.compile: fused is 2.00x faster."
 
 
 def test_a_loss_comes_first():
@@ -187,14 +232,46 @@ def test_a_loss_comes_first():
 
 def test_a_tie_comes_first_and_is_no_win():
     said = sentences(record({**FULL, K.FLASH: 30.05}, name="sdpa"))
-    assert said[0] == "Fused by cuDNN it is no faster than torch SDPA, flash: the times cannot be told apart."
+    assert said[0] == "Fused by cuDNN it is no faster than “torch SDPA, flash”: the times are within 1 % or 0.1 µs."
     assert not any("rival" in text for text in said)
+
+
+def test_torch_s_own_fused_kernel_is_named_first():
+    one = (Launch(name="k", kind="kernel", us=1.0), Launch(name="m", kind="fill", us=1.0))
+    begin = "Torch, as one writes it, already calls one fused kernel here; cuDNN's is "
+    for us, how in ((30.1, "not faster: 30.00 µs against 30.10 µs."), (60.0, "2.00x faster"), (20.0, "slower, 1.50x")):
+        made = record({**FULL, K.IDIOMATIC: us}, name="sdpa")
+        plain = tuple(v.model_copy(update={"launches": one}) if v.kind is K.IDIOMATIC else v for v in made.versions)
+        assert sentences(made.model_copy(update={"versions": plain}))[0].startswith(begin + how)
+    assert not sentences(record(FULL))[0].startswith("Torch"), "four kernels are no fused one"
+
+
+def test_a_lead_that_a_cold_l2_takes_away_is_said():
+    made = record(FULL)
+    cold = {K.TUNED: 50.0, K.IDIOMATIC: 40.0, K.COMPILED: 50.1, K.EAGER: 120.0}
+    versions = tuple(
+        v.model_copy(update={"timings": v.timings.model_copy(update={"cold": samples(cold[v.kind])})})
+        if v.kind in cold else v
+        for v in made.versions
+    )  # fmt: skip
+    said = sentences(made.model_copy(update={"versions": versions}))
+    begin = "That is with a warm L2: with a cold one it is "
+    assert begin + "slower than “torch eager, as one writes it”." in said
+    assert begin + "no faster than “torch.compile”." in said
+    assert not any("warm L2" in text for text in sentences(made))
+
+
+def test_tuning_that_does_not_pay_is_said():
+    said = sentences(record({**FULL, K.TUNED: 45.0}))
+    assert said[-1].startswith("Tuning did not pay") and said[-1].endswith("45.00 µs against 40.00 µs.")
+    assert not any("Tuning" in text for text in sentences(record({**FULL, K.TUNED: 40.2})))
 
 
 def test_where_eager_is_as_fast_no_gain_is_claimed():
     said = sentences(record({K.EAGER: 30.0, K.TUNED: 30.0, K.FIRST_PICK: 30.0}))
     assert said == (
-        "Fused by cuDNN it is no faster than torch eager, operation by operation: the times cannot be told apart.",
+        "Fused by cuDNN it is no faster than “torch eager, operation by operation”: "
+        "the times are within 1 % or 0.1 µs.",
     )
 
 
@@ -202,7 +279,7 @@ def test_the_faster_fused_version_counts_and_shares_lead_to_it():
     made = record({**FULL, K.TUNED: 45.0})
     assert best_fused(made).kind is K.FIRST_PICK
     assert sentences(made)[0].startswith("cuDNN fused, first pick is 2.50x faster than")
-    assert "tuning" not in sentences(made)[0]
+    assert "tuning" not in sentences(made)[1]
 
 
 def test_a_version_that_failed_is_said_and_a_refused_graph_too():

@@ -21,7 +21,8 @@ RULE = Rule(least=40, error=0.01, budget_s=2.0)
 
 def measure_ceilings(session: Session, seed: int) -> MeasuredCeilings:
     """Hot, in turns. Random data: zeros would be faster than anything real. For fp32 the product is in TF32, which
-    cuDNN may use."""
+    cuDNN may use. Bytes are moved by a copy and by a kernel, and the faster counts: on an H200 a copy in a CUDA graph
+    reached 2.7 TB/s where pointwise kernels over as many bytes reached 3.9."""
     device, dtype = session.device.torch_device, session.spec.io_dtype
     source = torch.rand(min(COPY_ELEMENTS, session.device.free_bytes() // 16), device=device)
     target = torch.empty_like(source)
@@ -29,6 +30,7 @@ def measure_ceilings(session: Session, seed: int) -> MeasuredCeilings:
     product, tiny = torch.empty_like(a), torch.zeros(1, device=device)
     versions: dict[str, Any] = {
         "copy": lambda: target.copy_(source),
+        "kernel": lambda: torch.neg(source, out=target),
         "matmul": lambda: torch.mm(a, b, out=product),
         "launch": lambda: tiny.add_(1.0),
     }
@@ -41,7 +43,7 @@ def measure_ceilings(session: Session, seed: int) -> MeasuredCeilings:
         torch.set_float32_matmul_precision(before)
     return MeasuredCeilings(
         copy_bytes=2 * source.numel() * source.element_size(),
-        copy_us=found["copy"].hot,
+        copy_us=min((found[name].hot for name in ("copy", "kernel")), key=lambda hot: hot.median_us),
         matmul_flops=2 * SIDE**3,
         matmul_us=found["matmul"].hot,
         launch_us=found["launch"].hot,

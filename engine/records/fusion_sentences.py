@@ -1,0 +1,154 @@
+"""What may honestly be said of a comparison: losses and ties first, then the gain with its causes, then what stands
+against it in the same record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from engine.records.attribution import Cause, steps
+from engine.records.fusion import FusionRecord, Version, VersionKind
+from engine.records.intervals import intervals
+from engine.records.timings import Regime
+from engine.records.verdict import SAME_SHARE, SAME_US
+from engine.records.wording import factor, listing, microseconds
+
+FUSED = (VersionKind.TUNED, VersionKind.FIRST_PICK)
+WORDS = {
+    Cause.LIBRARY: "cuDNN's kernels for the same operations",
+    Cause.LAUNCHES: "launches removed",
+    Cause.TRAFFIC: "bytes not moved",
+    Cause.KERNELS: "the removed kernels' own time",
+    Cause.ENGINE: "the main kernel, which does everything now",
+    Cause.TUNING: "tuning",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``ratio``: how many times faster than the other version; ``ties``: whether the two can be told apart;
+    ``near``: whether their medians are within 1 % of each other, or 0.1 µs."""
+
+    other: Version
+    ratio: float
+    ties: bool
+    near: bool
+
+
+def best_fused(record: FusionRecord) -> Version | None:
+    """The faster of cuDNN's fused versions."""
+    fused = [record.version(kind) for kind in FUSED]
+    return min((v for v in fused if v is not None and v.timings), key=_hot, default=None)
+
+
+def comparisons(record: FusionRecord, regime: Regime = Regime.HOT) -> tuple[Comparison, ...]:
+    """The best fused version against every other measured one, the hardest rival first."""
+    best = best_fused(record)
+    rivals = [v for v in record.versions if v.timings and v.kind not in FUSED]
+    if best is None or best.timings is None:
+        return ()
+    samples = {v.kind.value: v.timings.of(regime) for v in (*rivals, best) if v.timings}
+    known = intervals({key: found.values for key, found in samples.items() if found is not None})
+    if best.kind.value not in known:
+        return ()
+    own, found = known[best.kind.value], []
+    for rival in rivals:
+        if (its := known.get(rival.kind.value)) is not None:
+            near = abs(its.median - own.median) <= max(SAME_SHARE * min(its.median, own.median), SAME_US)
+            found.append(Comparison(rival, its.median / own.median, near or own.overlaps(its), near))
+    return tuple(sorted(found, key=lambda one: one.ratio))
+
+
+def sentences(record: FusionRecord) -> tuple[str, ...]:
+    """What the comparison shows, a loss or a tie first; nothing where nothing was measured."""
+    if not record.measured:
+        return ()
+    best, rivals = best_fused(record), comparisons(record)
+    if best is None:
+        why = record.fused_refusal.message if record.fused_refusal else _why(record)
+        return (f"cuDNN runs no fused version of this graph here: {why}",)
+    said = [*_already(best, rivals), *_lost_and_tied(rivals)]
+    open_ = [one for one in rivals if not one.ties]
+    eager = next((one for one in open_ if one.other.kind is VersionKind.EAGER), None)
+    if eager is not None and eager.ratio > 1:
+        said.append(f"{best.kind.words} is {factor(eager.ratio)} faster than {eager.other.kind.words}.")
+        said += _shares(record, _hot(eager.other), _hot(best))
+    hardest = next((one for one in open_ if one.other.kind is not VersionKind.EAGER), None)
+    if hardest is not None and hardest.ratio > 1 and len(open_) == len(rivals):
+        said.append(f"Its hardest rival is {hardest.other.kind.words}: fused is {factor(hardest.ratio)} faster.")
+    said += _against(record, best)
+    said += [f"{version.kind.words}: {version.message}" for version in record.versions if version.timings is None]
+    return tuple(said)
+
+
+def _already(best: Version, rivals: tuple[Comparison, ...]) -> list[str]:
+    """That torch, as one writes it, is fused already, where the profiler counted one kernel."""
+    plain = next((one for one in rivals if one.other.kind is VersionKind.IDIOMATIC), None)
+    if plain is None or plain.other.kernels != 1:
+        return []
+    if plain.ties:
+        how = "cuDNN's is not faster"
+    elif plain.ratio < 1:
+        how = f"cuDNN's is slower, {factor(1 / plain.ratio)}"
+    else:
+        how = f"cuDNN's is {factor(plain.ratio)} faster"
+    times = f"{microseconds(_hot(best))} against {microseconds(_hot(plain.other))}"
+    return [f"Torch, as one writes it, already calls one fused kernel here; {how}: {times}."]
+
+
+def _lost_and_tied(rivals: tuple[Comparison, ...]) -> list[str]:
+    lost = [one for one in rivals if not one.ties and one.ratio < 1]
+    said = [f"{one.other.kind.words} is {factor(1 / one.ratio)} faster than cuDNN's fused graph." for one in lost]
+    if tied := [one for one in rivals if one.ties]:
+        names = listing([f"“{one.other.kind.words}”" for one in tied])
+        alike = all(one.near for one in tied)
+        how = "the times are within 1 % or 0.1 µs" if alike else "the times cannot be told apart"
+        said.append(f"Fused by cuDNN it is no faster than {names}: {how}.")
+    return said
+
+
+def _against(record: FusionRecord, best: Version) -> list[str]:
+    """What the same record holds against the gain."""
+    said = []
+    beaten = {one.other.kind for one in comparisons(record) if not one.ties and one.ratio > 1}
+    cold = [one for one in comparisons(record, Regime.COLD) if one.other.kind in beaten]
+    for words, found in (
+        ("slower", [one for one in cold if not one.ties and one.ratio < 1]),
+        ("no faster", [one for one in cold if one.ties]),
+    ):
+        if found:
+            names = listing([f"“{one.other.kind.words}”" for one in found])
+            said.append(f"That is with a warm L2: with a cold one it is {words} than {names}.")
+    tuned, first = record.timed(VersionKind.TUNED), record.timed(VersionKind.FIRST_PICK)
+    if tuned and first and tuned.hot.median_us > first.hot.median_us * (1 + SAME_SHARE):
+        times = f"{microseconds(tuned.hot.median_us)} against {microseconds(first.hot.median_us)}"
+        said.append(
+            "Tuning did not pay: the plan that was fastest when it was chosen is slower here than the first pick, "
+            f"{times}."
+        )
+    if best.kernels is not None and best.kernels > 1:
+        said.append(f"The fused graph is not one kernel here: {best.kernels} were counted.")
+    return said
+
+
+def _shares(record: FusionRecord, eager_us: float, best_us: float) -> list[str]:
+    """Which steps make the whole, where they lead from one to the other; those that lose are said too, those that
+    change nothing are not."""
+    found = list(steps(record))
+    while found and found[-1].after_us != best_us:
+        found.pop()
+    whole = found and found[0].before_us == eager_us and all(a.after_us == b.before_us for a, b in pairwise(found))
+    if len(found) < 2 or not whole:
+        return []
+    said = [step for step in found if factor(step.factor) != factor(1.0)]
+    parts = [f"{factor(s.factor)} from {WORDS[s.cause]}{' (a loss)' if s.factor < 1 else ''}" for s in said]
+    return [f"By cause: {', '.join(parts)}."]
+
+
+def _hot(version: Version) -> float:
+    return version.timings.hot.median_us if version.timings else float("inf")
+
+
+def _why(record: FusionRecord) -> str:
+    told = [v.message for v in record.versions if v.kind in FUSED and v.message]
+    return told[0] if told else "none was measured."

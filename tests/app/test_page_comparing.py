@@ -1,0 +1,113 @@
+"""The Compare button with scripted processes in the GPU's place: progress, queue, cancel, messages, and the comparison
+that is opened."""
+
+from __future__ import annotations
+
+import pytest
+import streamlit as st
+
+from app import resources
+from engine.jobs.manager import JobManager
+from engine.jobs.measuring import Deadlines
+from engine.jobs.snapshots import JobState
+from engine.plans.targets import local_target
+from engine.runs.library import Library
+from tests.app.pages import components, opened, texts
+from tests.process.conftest import GPU, Machine, wait_until
+from tests.process.scripted import VARIABLE
+
+pytestmark = [pytest.mark.app, pytest.mark.process]
+GRAPH = {"fusion-choice": "", "fusion-pipeline": "matmul_epilogue"}
+"""What a session has picked that looks at a graph which nobody has compared."""
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with one GPU, as far as the page can tell, whose processes follow a script."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv("PLANSCOPE_HOME", str(tmp_path / "home"))
+    machine = Machine(tmp_path)
+    patient = Deadlines(start_s=60, prepare_s=60, load_s=60, execute_s=120, check_s=60, time_s=120)
+    settings = machine.settings(deadlines=patient, fusion_module="tests.process.scripted_fusion_worker")
+    manager = JobManager(machine.store, settings, lambda: (GPU,))
+    shared = resources.Resources(Library(machine.store), manager)
+    monkeypatch.setattr(resources, "resources", lambda: shared)
+    monkeypatch.setattr(resources, "local_targets", lambda: (local_target(GPU),))
+    st.cache_resource.clear()
+    st.cache_data.clear()
+    yield machine
+    shared.close()
+    st.cache_data.clear()
+    assert machine.everybody_is_gone()
+
+
+def looking(**sizes):
+    return opened("fusion", session={**GRAPH, **{f"fusion-matmul_epilogue-{k}": v for k, v in sizes.items()}})
+
+
+def jobs():
+    return [job for job in resources.resources().manager.jobs() if job.kind == "fusion"]
+
+
+def ended(state):
+    wait_until(lambda: all(job.state.ended for job in jobs()), within_s=60)
+    assert [job.state for job in jobs()] == [state]
+    return jobs()[0]
+
+
+def test_a_pressed_button_ends_in_a_comparison_that_is_opened_and_in_the_address(machine):
+    page = looking(m="128")
+    assert "About 50 s" in texts(page) and not page.button(key="compare").disabled
+    page.button(key="compare").click().run()
+    assert not page.exception
+    job = ended(JobState.DONE)
+    page.run()
+    assert not page.exception
+    assert page.query_params["comparison"] in (job.run_id, [job.run_id])
+    assert "kept here, measured on Test GPU" in texts(page)
+    assert "is 3.33x faster than torch eager" in texts(page)
+    assert not page.button(key="compare").disabled, "it can be compared again"
+
+
+def test_progress_and_the_queue_are_shown_to_whoever_looks(machine):
+    machine.script(worker={"version eager": "hang"})
+    first, other = looking(m="128"), looking(m="64")
+    first.button(key="compare").click().run()
+    other.button(key="compare").click().run()
+    wait_until(lambda: machine.noted("worker", "version eager"), within_s=60)
+    said = texts(looking(m="128"))
+    assert "Comparison: measuring the graph in all versions" in said
+    assert "6 of 12 steps" in said and "s left" in said
+    waiting = texts(looking(m="64"))
+    assert "Comparison of matmul" in waiting and "waits in the queue, 1 before it" in waiting
+    for page in (other, first):
+        page.run()
+        (button,) = [button for button in page.button if button.label == "Cancel"]
+        button.click().run()
+        assert not page.exception
+    wait_until(lambda: all(job.state is JobState.CANCELLED for job in jobs()), within_s=2)
+    first.run()
+    first.run()
+    assert any("was cancelled" in warning.value for warning in first.warning)
+
+
+def test_a_comparison_that_fails_says_why(machine):
+    machine.script(worker={"start": "crash"})
+    page = looking(m="128")
+    page.button(key="compare").click().run()
+    ended(JobState.FAILED)
+    page.run()
+    page.run()
+    assert not page.exception and any("lost twice" in warning.value for warning in page.warning)
+
+
+def test_without_a_gpu_the_button_is_off_and_says_why(home):
+    page = opened("fusion", session={**GRAPH, "fusion-matmul_epilogue-m": "128"})
+    assert page.button(key="compare").disabled
+    assert "it needs an NVIDIA GPU in this machine, and none is visible here." in texts(page)
+    assert len(components(page, "fusion")) == 1
+
+
+def test_a_recording_has_no_button_where_nothing_can_be_measured(home):
+    page = opened("fusion")
+    assert page.query_params["comparison"] and not [button for button in page.button if button.key == "compare"]
