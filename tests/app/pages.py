@@ -43,12 +43,13 @@ def texts(app: AppTest) -> str:
 
 def alerts(app: AppTest) -> list[str]:
     """Messages about what was given."""
+    beside = [message for form in components(app, "form") for message in form["messages"].values()]
     found = [element.value for element in app.get("html") if 'role="alert"' in element.value]
-    return [unescape(sub(r"<[^>]+>", "\n", value)).strip() for value in found]
+    return beside + [unescape(sub(r"<[^>]+>", "\n", value)).strip() for value in found]
 
 
 def components(app: AppTest, name: str) -> list[dict[str, Any]]:
-    """The data sent to each component of a name ("chart", "table", "graph") on the page."""
+    """The data sent to each component of a name ("chart", "table", "graph", "form") on the page."""
     protos = [element.proto for element in app.get("bidi_component")]
     found = [json.loads(proto.json) for proto in protos if proto.component_name.endswith(f"planscope.{name}")]
     return [{**json.loads(data[0]), **data[1]} if isinstance(data, list) else data for data in found]
@@ -57,3 +58,21 @@ def components(app: AppTest, name: str) -> list[dict[str, Any]]:
 def tables(app: AppTest) -> list[list[list[str]]]:
     """Rows of texts of every table of ours."""
     return [data["texts"] for data in components(app, "table")]
+
+
+def fields(app: AppTest) -> dict[str, str]:
+    """What the page puts into the fields of the parameters' form, by letter."""
+    (form,) = components(app, "form")
+    return form["texts"]
+
+
+def fill(app: AppTest, **changed: str) -> AppTest:
+    """Change fields of the parameters' form and run, by the message that a browser sends: all texts, of the edition
+    that was drawn. (AppTest has no way of its own to operate a component.)"""
+    (form,) = components(app, "form")
+    assert changed.keys() <= fields(app).keys(), "a person can fill in only what is drawn"
+    (drawn,) = (e.proto for e in app.get("bidi_component") if e.proto.component_name.endswith("planscope.form"))
+    told = {"edition": form["edition"], "texts": {**fields(app), **changed}}
+    states = app._tree.get_widget_states()
+    states.widgets.add(id=drawn.id, json_value=json.dumps({"typed": told}))
+    return app._run(states)

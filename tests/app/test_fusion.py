@@ -22,7 +22,7 @@ from engine.graph.pipelines import CATALOGUE
 from engine.records.attribution import sentences, steps
 from engine.records.fusion import VersionKind
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
-from tests.app.pages import components, opened, tables, texts
+from tests.app.pages import components, fill, opened, tables, texts
 from tests.app.sample_fusions import K, comparison, planned
 from tests.app.test_graph_view import foreign_graph
 
@@ -192,9 +192,9 @@ def test_without_comparisons_a_graph_is_drawn_and_the_page_says_how_to_record(ho
     assert components(app, "chart") == []
     app.selectbox(key="fusion-pipeline").select("sdpa").run()
     assert not app.exception and "softmax" in components(app, "fusion")[0]["html"]
-    app.text_input(key="fusion-sdpa-sq").input("256").run()
+    fill(app, sq="256")
     assert app.code[0].value == "python -m engine fusion sdpa -p sq=256"
-    app.text_input(key="fusion-sdpa-hkv").input("3").run()
+    fill(app, hkv="3")
     assert not app.exception and components(app, "fusion") == []
 
 

@@ -25,7 +25,7 @@ from engine.runs.library import Library
 from engine.runs.recordings import Recordings
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin, brief, summarize
-from tests.app.pages import ROOT, alerts, components, opened, tables, texts
+from tests.app.pages import ROOT, alerts, components, fields, fill, opened, tables, texts
 from tests.app.sample_runs import run_of, wide_run
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
@@ -152,21 +152,21 @@ def test_a_nonsense_link_is_answered_and_the_page_stays_usable(query):
 def test_a_wrong_number_is_answered_beside_its_field_and_the_graph_stays(text):
     page = opened(pipeline="conv_relu")
     before = components(page, "graph")
-    page.text_input(key="conv_relu-n").set_value(text).run()
+    fill(page, n=text)
     assert not page.exception
     (alert,) = alerts(page)
     rule = "must be a whole number from 1 to 1,048,576. The default is 8."
     assert alert == f"n = {text}: {rule}"
     assert components(page, "graph") == before
-    assert page.text_input(key="conv_relu-n").value == text, "what was typed stays to be mended"
-    page.text_input(key="conv_relu-n").set_value("8").run()
+    assert fields(page)["n"] == text, "what was typed stays to be mended"
+    fill(page, n="8")
     assert alerts(page) == []
 
 
 @pytest.mark.parametrize("text", ["abc", "nan", "inf", "1e7"])
 def test_a_wrong_scale_is_answered(text):
     page = opened(pipeline="matmul_epilogue")
-    page.text_input(key="matmul_epilogue-alpha").set_value(text).run()
+    fill(page, alpha=text)
     assert alerts(page) == [
         f"alpha = {text}: must be a finite number from -1,000,000.0 to 1,000,000.0. The default is 0.125."
     ]
@@ -174,7 +174,7 @@ def test_a_wrong_scale_is_answered(text):
 
 def test_sizes_that_do_not_fit_together_name_the_field():
     page = opened(pipeline="sdpa")
-    page.text_input(key="sdpa-hkv").set_value("5").run()
+    fill(page, hkv="5")
     assert alerts(page) == [
         "hkv = 5: the 16 query heads cannot be shared evenly among 5 key/value heads. Use an hkv that divides hq."
     ]
@@ -182,7 +182,7 @@ def test_sizes_that_do_not_fit_together_name_the_field():
 
 def test_more_memory_than_the_target_has_names_the_letter_and_what_fits():
     page = opened(pipeline="conv_bias_relu")
-    page.text_input(key="conv_bias_relu-n").set_value("1048576").run()
+    fill(page, n="1048576")
     assert not page.exception
     said = alerts(page)
     assert said
@@ -198,15 +198,15 @@ def test_a_smaller_target_refuses_what_a_larger_one_takes():
 
 def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothing():
     page = opened(pipeline="conv_relu")
-    page.text_input(key="conv_relu-k").set_value("64").run()
-    page.segmented_control(key="conv_relu-dtype").set_value("fp32").run()
-    page.text_input(key="conv_relu-n").set_value("32").run()
-    page.text_input(key="conv_relu-h").set_value("0").run()
+    fill(page, k="64")
+    fill(page, dtype="fp32")
+    fill(page, n="32")
+    fill(page, h="0")
     page.selectbox(key="pipeline").set_value("matmul").run()
-    assert page.segmented_control(key="matmul-dtype").value == "fp32"
-    assert page.text_input(key="matmul-n").value == "256"
+    assert fields(page)["dtype"] == "fp32"
+    assert fields(page)["n"] == "256"
     page.selectbox(key="pipeline").set_value("conv_relu").run()
-    assert page.text_input(key="conv_relu-n").value == "32"
+    assert fields(page)["n"] == "32"
     assert not page.exception
 
 

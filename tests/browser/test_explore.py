@@ -35,7 +35,7 @@ def test_pick_change_draw_open_choose_download_reload_and_come_back(page, chromi
     opened(page, server)
     page.get_by_role("combobox", name="Pipeline").click()
     page.get_by_role("option", name="Matmul (matmul)").click()
-    page.locator(".st-key-matmul-m").wait_for()
+    page.locator(".st-key-form-matmul").wait_for()
     settled(page)
     assert "matmul" in page.locator("svg[role=group]").text_content()
 
@@ -128,7 +128,7 @@ def test_who_types_fast_loses_nothing(page, server):
         settled(page)
         for label, value in (("b · batch", "1"), ("k · inner size", "256"), ("n · columns of B", "256")):
             expect(page.get_by_label(label)).to_have_value(value)
-        chosen = page.locator("[role=radio][aria-checked=true]")
+        chosen = page.locator("[role=radiogroup] input:checked + span, [role=radio][aria-checked=true]")
         expect(chosen, "no control has lost what it shows").to_have_text(["bf16", "Time", "GPU, hot"])
         page.goto(server.url + "/?pipeline=matmul")
         page.locator(".marks path").first.wait_for(state="attached")
@@ -146,7 +146,10 @@ def test_wrong_input_is_answered_beside_the_field_and_the_cursor_stays(page, ser
     assert alert.inner_text() == "c = abc: must be a whole number from 1 to 1,048,576. The default is 64."
     gap = alert.bounding_box()["x"] - field.bounding_box()["x"] - field.bounding_box()["width"]
     assert 0 < gap < 60, "the message stands right beside its field"
-    assert page.evaluate("document.activeElement.value") == "abc"
+    assert field.evaluate("field => field.getRootNode().activeElement === field")
+    assert field.input_value() == "abc" and field.evaluate("field => field.selectionStart") == 3
+    assert field.get_attribute("aria-invalid") == "true"
+    assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text() == alert.inner_text()
     assert page.locator("svg[role=group]").text_content() == before
 
 

@@ -1,0 +1,106 @@
+// Draws the fields that Python describes and reports what stands in all of them, at every change.
+const PAUSE = 400; // milliseconds after the last key, so that half a number is not answered
+const FEW = 4; // choices that stand side by side; more of them are a list
+
+const make = (tag, properties = {}, ...children) => {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+};
+
+// A field: what is drawn, the element that carries its message, and how its text is shown and read. A text that cannot
+// be shown (the address may hold any) is given back as it came, until the person chooses another.
+const KINDS = {
+  text(field, limit) {
+    const input = make("input", { type: "text", id: field.name, maxLength: limit, autocomplete: "off", spellcheck: false, placeholder: field.empty });
+    input.style.width = `${field.width}px`;
+    const drawn = make("div", {}, make("label", { htmlFor: field.name, textContent: field.label }), input);
+    return { drawn, control: input, show: (text) => { if (input.value !== text) input.value = text; }, read: () => input.value };
+  },
+  choice(field) {
+    if (field.choices.length > FEW) return list(field);
+    const heading = make("span", { id: `${field.name}-label`, className: "label", textContent: field.label });
+    const radios = field.choices.map((value) => make("input", { type: "radio", name: field.name, value }));
+    const options = radios.map((radio) => make("label", {}, radio, make("span", { textContent: radio.value })));
+    const control = make("div", { className: "options" }, ...options);
+    control.setAttribute("role", "radiogroup");
+    control.setAttribute("aria-labelledby", heading.id);
+    let shown = "";
+    const show = (text) => { shown = text; for (const radio of radios) radio.checked = radio.value === text; };
+    return { drawn: make("div", {}, heading, control), control, show, read: () => radios.find((radio) => radio.checked)?.value ?? shown };
+  },
+  switch(field) {
+    const input = make("input", { type: "checkbox", id: field.name });
+    input.setAttribute("role", "switch");
+    const drawn = make("label", { className: "switch" }, input, make("span", { textContent: field.label }));
+    let shown = "";
+    const show = (text) => {
+      shown = text;
+      input.checked = ["on", "true", "1", "yes"].includes(text.toLowerCase());
+      input.indeterminate = !input.checked && !["off", "false", "0", "no"].includes(text.toLowerCase());
+    };
+    return { drawn, control: input, show, read: () => (input.indeterminate ? shown : input.checked ? "on" : "off") };
+  },
+};
+
+const list = (field) => {
+  const options = field.choices.map((value) => make("option", { value, textContent: value }));
+  const select = make("select", { id: field.name }, ...options);
+  const drawn = make("div", {}, make("label", { htmlFor: field.name, textContent: field.label }), select);
+  let shown = "";
+  const show = (text) => { shown = text; select.selectedIndex = field.choices.indexOf(text); };
+  return { drawn, control: select, show, read: () => (select.selectedIndex < 0 ? shown : select.value) };
+};
+
+const draw = (root, { fields, limit }) => {
+  root.fields = new Map(fields.map((field) => [field.name, KINDS[field.kind](field, limit)]));
+  root.replaceChildren(...[...root.fields.values()].map((field) => (field.drawn.classList.add("field"), field.drawn)));
+};
+
+const say = (name, field, message) => {
+  if ((field.message?.textContent ?? "") === message) return; // told once is enough, to a screen reader too
+  field.message?.remove();
+  field.message = null;
+  for (const mark of ["aria-invalid", "aria-describedby"]) field.control.removeAttribute(mark);
+  if (!message) return;
+  field.message = make("div", { id: `${name}-message`, className: "message", textContent: message });
+  field.message.setAttribute("role", "alert");
+  field.drawn.after(field.message);
+  field.control.setAttribute("aria-invalid", "true");
+  field.control.setAttribute("aria-describedby", field.message.id);
+};
+
+export default function (component) {
+  const { parentElement, setStateValue } = component;
+  const [fields, now] = [component.data[0], component.data[1]];
+  const root = parentElement.querySelector(".root");
+  if (root.drawn !== fields) {
+    root.drawn = fields;
+    root.edition = null;
+    draw(root, JSON.parse(fields));
+  }
+  const read = () => Object.fromEntries([...root.fields].map(([name, field]) => [name, field.read()]));
+  if (root.edition !== now.edition) {
+    clearTimeout(root.timer); // what was typed into another edition is no longer asked for
+    root.edition = now.edition;
+    for (const [name, field] of root.fields) field.show(now.texts[name]);
+    root.told = JSON.stringify(read());
+  }
+  for (const [name, field] of root.fields) say(name, field, now.messages[name] ?? "");
+
+  const tell = () => {
+    clearTimeout(root.timer);
+    const texts = read();
+    const told = JSON.stringify(texts);
+    if (told === root.told) return;
+    root.told = told;
+    setStateValue("typed", { edition: root.edition, texts }); // all of them: none can be lost on the way
+  };
+  root.oninput = (event) => {
+    clearTimeout(root.timer);
+    if (event.target.type === "text") root.timer = setTimeout(tell, PAUSE);
+  };
+  root.onkeydown = (event) => { if (event.key === "Enter") tell(); };
+  root.onchange = tell; // a choice, or the field was left
+  return () => clearTimeout(root.timer);
+}

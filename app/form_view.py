@@ -1,0 +1,69 @@
+"""A form of plain fields in one component: numbers as texts, choices, switches, each with its message beside it.
+
+A dozen of Streamlit's own fields take a browser longer to start than everything else of a first view together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import streamlit as st
+
+_HERE = Path(__file__).parent
+_component = st.components.v2.component(
+    "planscope.form",
+    html='<div class="root"></div>',
+    css=(_HERE / "form_view.css").read_text(encoding="utf-8"),
+    js=(_HERE / "form_view.js").read_text(encoding="utf-8"),
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field. A ``switch`` is the text on or off; ``choices`` are for the kind ``choice``; ``empty`` is what a text
+    field says while nothing is in it; ``width`` in pixels."""
+
+    name: str
+    label: str
+    kind: Literal["text", "choice", "switch"]
+    choices: tuple[str, ...] = ()
+    empty: str = ""
+    width: int = 96
+
+
+def prepared(fields: Sequence[Field], limit: int) -> str:
+    """What ``render_fields`` sends of the fields, ready to be kept. ``limit``: characters of a text, at most."""
+    return json.dumps({"fields": [asdict(field) for field in fields], "limit": limit}, separators=(",", ":"))
+
+
+def render_fields(
+    fields: str,
+    *,
+    key: str,
+    edition: str,
+    texts: Mapping[str, str],
+    messages: Mapping[str, str],
+    on_change: Callable[[], None],
+) -> None:
+    """Draw what ``prepared`` gave, with ``texts`` in the fields and ``messages`` beside them, both by name.
+
+    What stands in a field then belongs to the person: ``texts`` of the same ``edition`` are not looked at again, so
+    that an answer which comes late takes nothing back. A text that its field cannot show (a choice that there is not)
+    stays until another is chosen. ``on_change`` is called before the script runs again, and ``given`` has the texts.
+    """
+    now = {"edition": edition, "texts": dict(texts), "messages": dict(messages)}
+    _component(data=[fields, now], key=key, on_typed_change=on_change)
+
+
+def given(key: str, edition: str) -> dict[str, str]:
+    """The texts of every field as the browser told them last, by name; nothing where it told none of this edition."""
+    state = st.session_state.get(key)
+    typed = state.get("typed") if isinstance(state, Mapping) else None
+    if not isinstance(typed, Mapping) or typed.get("edition") != edition:
+        return {}
+    found = typed.get("texts")
+    return {str(name): str(text) for name, text in found.items()} if isinstance(found, Mapping) else {}
