@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import streamlit as st
@@ -23,6 +23,9 @@ from engine.graph.spec import GraphSpec
 
 NARROWEST, MESSAGE = 96, 300
 """Pixels of a field, at least, and of a message beside one."""
+
+SIDE_BY_SIDE = 4
+"""Choices that stand side by side; more of them are a list."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ def _field(field: ParameterField) -> Field:
     if field.kind == "bool":
         return Field(field.letter, label, "switch")
     if field.kind == "choice":
-        return Field(field.letter, label, "choice", field.choices)
+        kind: Literal["choice", "list"] = "choice" if len(field.choices) <= SIDE_BY_SIDE else "list"
+        return Field(field.letter, label, kind, tuple((choice, choice) for choice in field.choices))
     width = max(NARROWEST, 12 + 7 * len(label))
     return Field(field.letter, label, "text", empty=text_of(field.default) or "default", width=width)
 

@@ -1,6 +1,5 @@
 // Draws the fields that Python describes and reports what stands in all of them, at every change.
 const PAUSE = 400; // milliseconds after the last key, so that half a number is not answered
-const FEW = 4; // choices that stand side by side; more of them are a list
 
 const make = (tag, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
@@ -8,26 +7,45 @@ const make = (tag, properties = {}, ...children) => {
   return made;
 };
 
+const sideBySide = (field, type, role) => {
+  const heading = make("span", { id: `${field.name}-label`, className: "label", textContent: field.label });
+  const boxes = field.choices.map(([value]) => make("input", { type, name: field.name, value }));
+  const options = boxes.map((box, i) => make("label", {}, box, make("span", { textContent: field.choices[i][1] })));
+  const control = make("div", { className: "options" }, ...options);
+  control.setAttribute("role", role);
+  control.setAttribute("aria-labelledby", heading.id);
+  return { drawn: make("div", {}, heading, control), control, boxes };
+};
+
 // A field: what is drawn, the element that carries its message, and how its text is shown and read. A text that cannot
 // be shown (the address may hold any) is given back as it came, until the person chooses another.
 const KINDS = {
   text(field, limit) {
-    const input = make("input", { type: "text", id: field.name, maxLength: limit, autocomplete: "off", spellcheck: false, placeholder: field.empty });
+    const input = make("input", { type: "text", id: field.name, autocomplete: "off", spellcheck: false, placeholder: field.empty });
+    if (limit) input.maxLength = limit;
     input.style.width = `${field.width}px`;
+    input.dataset.live = field.live;
     const drawn = make("div", {}, make("label", { htmlFor: field.name, textContent: field.label }), input);
     return { drawn, control: input, show: (text) => { if (input.value !== text) input.value = text; }, read: () => input.value };
   },
   choice(field) {
-    if (field.choices.length > FEW) return list(field);
-    const heading = make("span", { id: `${field.name}-label`, className: "label", textContent: field.label });
-    const radios = field.choices.map((value) => make("input", { type: "radio", name: field.name, value }));
-    const options = radios.map((radio) => make("label", {}, radio, make("span", { textContent: radio.value })));
-    const control = make("div", { className: "options" }, ...options);
-    control.setAttribute("role", "radiogroup");
-    control.setAttribute("aria-labelledby", heading.id);
+    const { drawn, control, boxes } = sideBySide(field, "radio", "radiogroup");
     let shown = "";
-    const show = (text) => { shown = text; for (const radio of radios) radio.checked = radio.value === text; };
-    return { drawn: make("div", {}, heading, control), control, show, read: () => radios.find((radio) => radio.checked)?.value ?? shown };
+    const show = (text) => { shown = text; for (const radio of boxes) radio.checked = radio.value === text; };
+    return { drawn, control, show, read: () => boxes.find((radio) => radio.checked)?.value ?? shown };
+  },
+  several(field) {
+    const { drawn, control, boxes } = sideBySide(field, "checkbox", "group");
+    const show = (text) => { for (const box of boxes) box.checked = text.split(",").includes(box.value); };
+    return { drawn, control, show, read: () => boxes.filter((box) => box.checked).map((box) => box.value).join(",") };
+  },
+  list(field) {
+    const options = field.choices.map(([value, textContent]) => make("option", { value, textContent }));
+    const select = make("select", { id: field.name }, ...options);
+    const drawn = make("div", {}, make("label", { htmlFor: field.name, textContent: field.label }), select);
+    let shown = "";
+    const show = (text) => { shown = text; select.selectedIndex = options.findIndex((option) => option.value === text); };
+    return { drawn, control: select, show, read: () => (select.selectedIndex < 0 ? shown : select.value) };
   },
   switch(field) {
     const input = make("input", { type: "checkbox", id: field.name });
@@ -43,18 +61,10 @@ const KINDS = {
   },
 };
 
-const list = (field) => {
-  const options = field.choices.map((value) => make("option", { value, textContent: value }));
-  const select = make("select", { id: field.name }, ...options);
-  const drawn = make("div", {}, make("label", { htmlFor: field.name, textContent: field.label }), select);
-  let shown = "";
-  const show = (text) => { shown = text; select.selectedIndex = field.choices.indexOf(text); };
-  return { drawn, control: select, show, read: () => (select.selectedIndex < 0 ? shown : select.value) };
-};
-
 const draw = (root, { fields, limit }) => {
   root.fields = new Map(fields.map((field) => [field.name, KINDS[field.kind](field, limit)]));
-  root.replaceChildren(...[...root.fields.values()].map((field) => (field.drawn.classList.add("field"), field.drawn)));
+  for (const field of root.fields.values()) field.drawn.classList.add("field");
+  root.replaceChildren(...[...root.fields.values()].map(({ drawn }) => make("div", { className: "place" }, drawn)));
 };
 
 const say = (name, field, message) => {
@@ -98,7 +108,7 @@ export default function (component) {
   };
   root.oninput = (event) => {
     clearTimeout(root.timer);
-    if (event.target.type === "text") root.timer = setTimeout(tell, PAUSE);
+    if (event.target.dataset.live === "true") root.timer = setTimeout(tell, PAUSE);
   };
   root.onkeydown = (event) => { if (event.key === "Enter") tell(); };
   root.onchange = tell; // a choice, or the field was left

@@ -9,7 +9,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
+from uuid import uuid4
 
 import streamlit as st
 
@@ -24,18 +26,20 @@ _component = st.components.v2.component(
 
 @dataclass(frozen=True)
 class Field:
-    """One field. A ``switch`` is the text on or off; ``choices`` are for the kind ``choice``; ``empty`` is what a text
-    field says while nothing is in it; ``width`` in pixels."""
+    """One field. ``kind``: a ``choice`` is one of ``choices`` (values and words) side by side, a ``list`` one of them
+    folded away, ``several`` any of them with commas between, a ``switch`` on or off. Of a text: what it says while it
+    is ``empty``, its ``width`` in pixels, and whether it is answered ``live`` or only at Enter or when it is left."""
 
     name: str
     label: str
-    kind: Literal["text", "choice", "switch"]
-    choices: tuple[str, ...] = ()
+    kind: Literal["text", "choice", "list", "several", "switch"]
+    choices: tuple[tuple[str, str], ...] = ()
     empty: str = ""
     width: int = 96
+    live: bool = True
 
 
-def prepared(fields: Sequence[Field], limit: int) -> str:
+def prepared(fields: Sequence[Field], limit: int = 0) -> str:
     """What ``render_fields`` sends of the fields, ready to be kept. ``limit``: characters of a text, at most."""
     return json.dumps({"fields": [asdict(field) for field in fields], "limit": limit}, separators=(",", ":"))
 
@@ -46,8 +50,9 @@ def render_fields(
     key: str,
     edition: str,
     texts: Mapping[str, str],
-    messages: Mapping[str, str],
+    messages: Mapping[str, str] = MappingProxyType({}),
     on_change: Callable[[], None],
+    width: Literal["stretch", "content"] = "stretch",
 ) -> None:
     """Draw what ``prepared`` gave, with ``texts`` in the fields and ``messages`` beside them, both by name.
 
@@ -56,7 +61,7 @@ def render_fields(
     stays until another is chosen. ``on_change`` is called before the script runs again, and ``given`` has the texts.
     """
     now = {"edition": edition, "texts": dict(texts), "messages": dict(messages)}
-    _component(data=[fields, now], key=key, on_typed_change=on_change)
+    _component(data=[fields, now], key=key, width=width, on_typed_change=on_change)
 
 
 def given(key: str, edition: str) -> dict[str, str]:
@@ -67,3 +72,18 @@ def given(key: str, edition: str) -> dict[str, str]:
         return {}
     found = typed.get("texts")
     return {str(name): str(text) for name, text in found.items()} if isinstance(found, Mapping) else {}
+
+
+def following(key: str, texts: Mapping[str, str]) -> str:
+    """The edition for fields that show a state kept elsewhere: the one before while the browser shows these texts
+    already, a new one where they have changed by another hand (a link, Back)."""
+    edition, drawn = st.session_state.get(f"{key}.edition", ("", None))
+    if (given(key, edition) or drawn) != texts:
+        edition = uuid4().hex
+        st.session_state[f"{key}.edition"] = (edition, dict(texts))
+    return edition
+
+
+def followed(key: str) -> dict[str, str]:
+    """What was told last of fields whose edition ``following`` gave."""
+    return given(key, st.session_state.get(f"{key}.edition", ("", None))[0])

@@ -61,18 +61,17 @@ def tables(app: AppTest) -> list[list[list[str]]]:
 
 
 def fields(app: AppTest) -> dict[str, str]:
-    """What the page puts into the fields of the parameters' form, by letter."""
-    (form,) = components(app, "form")
-    return form["texts"]
+    """What the page puts into the fields of its forms, by name."""
+    return {name: text for form in components(app, "form") for name, text in form["texts"].items()}
 
 
 def fill(app: AppTest, **changed: str) -> AppTest:
-    """Change fields of the parameters' form and run, by the message that a browser sends: all texts, of the edition
-    that was drawn. (AppTest has no way of its own to operate a component.)"""
-    (form,) = components(app, "form")
-    assert changed.keys() <= fields(app).keys(), "a person can fill in only what is drawn"
-    (drawn,) = (e.proto for e in app.get("bidi_component") if e.proto.component_name.endswith("planscope.form"))
-    told = {"edition": form["edition"], "texts": {**fields(app), **changed}}
+    """Change fields of one form and run, by the message that a browser sends: all texts, of the edition that was
+    drawn. (AppTest has no way of its own to operate a component.)"""
+    protos = [e.proto for e in app.get("bidi_component") if e.proto.component_name.endswith("planscope.form")]
+    drawn = zip(protos, components(app, "form"), strict=True)
+    (proto, form) = next(one for one in drawn if changed.keys() <= one[1]["texts"].keys())
+    told = {"edition": form["edition"], "texts": {**form["texts"], **changed}}
     states = app._tree.get_widget_states()
-    states.widgets.add(id=drawn.id, json_value=json.dumps({"typed": told}))
+    states.widgets.add(id=proto.id, json_value=json.dumps({"typed": told}))
     return app._run(states)

@@ -128,7 +128,7 @@ def test_who_types_fast_loses_nothing(page, server):
         settled(page)
         for label, value in (("b · batch", "1"), ("k · inner size", "256"), ("n · columns of B", "256")):
             expect(page.get_by_label(label)).to_have_value(value)
-        chosen = page.locator("[role=radiogroup] input:checked + span, [role=radio][aria-checked=true]")
+        chosen = page.locator("[role=radiogroup] input:checked + span")
         expect(chosen, "no control has lost what it shows").to_have_text(["bf16", "Time", "GPU, hot"])
         page.goto(server.url + "/?pipeline=matmul")
         page.locator(".marks path").first.wait_for(state="attached")
