@@ -59,6 +59,10 @@ const KINDS = {
     };
     return { drawn, control: input, show, read: () => (input.indeterminate ? shown : input.checked ? "on" : "off") };
   },
+  button(field) {
+    const control = make("button", { type: "button", name: field.name, textContent: field.label });
+    return { drawn: make("div", {}, control), control };
+  },
 };
 
 const draw = (root, { fields, limit }) => {
@@ -81,7 +85,7 @@ const say = (name, field, message) => {
 };
 
 export default function (component) {
-  const { parentElement, setStateValue } = component;
+  const { parentElement, setStateValue, setTriggerValue } = component;
   const [fields, now] = [component.data[0], component.data[1]];
   const root = parentElement.querySelector(".root");
   if (root.drawn !== fields) {
@@ -89,22 +93,23 @@ export default function (component) {
     root.edition = null;
     draw(root, JSON.parse(fields));
   }
-  const read = () => Object.fromEntries([...root.fields].map(([name, field]) => [name, field.read()]));
+  const texts = [...root.fields].filter(([, field]) => field.read);
+  const read = () => Object.fromEntries(texts.map(([name, field]) => [name, field.read()]));
   if (root.edition !== now.edition) {
     clearTimeout(root.timer); // what was typed into another edition is no longer asked for
     root.edition = now.edition;
-    for (const [name, field] of root.fields) field.show(now.texts[name]);
+    for (const [name, field] of texts) field.show(now.texts[name]);
     root.told = JSON.stringify(read());
   }
   for (const [name, field] of root.fields) say(name, field, now.messages[name] ?? "");
 
   const tell = () => {
     clearTimeout(root.timer);
-    const texts = read();
-    const told = JSON.stringify(texts);
+    const all = read(); // of all fields, so that none can be lost on the way
+    const told = JSON.stringify(all);
     if (told === root.told) return;
     root.told = told;
-    setStateValue("typed", { edition: root.edition, texts }); // all of them: none can be lost on the way
+    setStateValue("typed", { edition: root.edition, texts: all });
   };
   root.oninput = (event) => {
     clearTimeout(root.timer);
@@ -112,5 +117,6 @@ export default function (component) {
   };
   root.onkeydown = (event) => { if (event.key === "Enter") tell(); };
   root.onchange = tell; // a choice, or the field was left
+  root.onclick = (event) => { if (event.target.type === "button") setTriggerValue("pressed", event.target.name); };
   return () => clearTimeout(root.timer);
 }

@@ -27,12 +27,13 @@ _component = st.components.v2.component(
 @dataclass(frozen=True)
 class Field:
     """One field. ``kind``: a ``choice`` is one of ``choices`` (values and words) side by side, a ``list`` one of them
-    folded away, ``several`` any of them with commas between, a ``switch`` on or off. Of a text: what it says while it
-    is ``empty``, its ``width`` in pixels, and whether it is answered ``live`` or only at Enter or when it is left."""
+    folded away, ``several`` any of them with commas between, a ``switch`` on or off; a ``button`` has no text. Of
+    a text: what it says while it is ``empty``, its ``width`` in pixels, and whether it is answered ``live`` or only at
+    Enter or when it is left."""
 
     name: str
     label: str
-    kind: Literal["text", "choice", "list", "several", "switch"]
+    kind: Literal["text", "choice", "list", "several", "switch", "button"]
     choices: tuple[tuple[str, str], ...] = ()
     empty: str = ""
     width: int = 96
@@ -52,16 +53,17 @@ def render_fields(
     texts: Mapping[str, str],
     messages: Mapping[str, str] = MappingProxyType({}),
     on_change: Callable[[], None],
-    width: Literal["stretch", "content"] = "stretch",
-) -> None:
-    """Draw what ``prepared`` gave, with ``texts`` in the fields and ``messages`` beside them, both by name.
+) -> str:
+    """Draw what ``prepared`` gave, with ``texts`` in the fields and ``messages`` beside them, both by name; which
+    button was pressed, "" for none.
 
     What stands in a field then belongs to the person: ``texts`` of the same ``edition`` are not looked at again, so
     that an answer which comes late takes nothing back. A text that its field cannot show (a choice that there is not)
     stays until another is chosen. ``on_change`` is called before the script runs again, and ``given`` has the texts.
     """
     now = {"edition": edition, "texts": dict(texts), "messages": dict(messages)}
-    _component(data=[fields, now], key=key, width=width, on_typed_change=on_change)
+    drawn = _component(data=[fields, now], key=key, on_typed_change=on_change, on_pressed_change=lambda: None)
+    return str(drawn.get("pressed") or "")
 
 
 def given(key: str, edition: str) -> dict[str, str]:

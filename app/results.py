@@ -93,26 +93,22 @@ def _controls(shown: Shown, measured: bool) -> tuple[View, Regime, bool]:
     state, taken = session.state(), list(shown.judged.verdicts) or [Regime.HOT]
     view, regime = (state.view, state.regime) if measured else (View.BUILD, Regime.HOT)
     regime = regime if regime in taken else Regime.HOT
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        if measured:
-            now = {"view": str(view), "regime": str(regime)}
-            render_fields(
-                _choices(tuple(taken)),
-                key="choice",
-                edition=following("choice", now),
-                texts=now,
-                on_change=_changed,
-                width="content",
-            )
-        zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
-    return view, regime, zoomed
+    now = {"view": str(view), "regime": str(regime)} if measured else {}
+    pressed = render_fields(
+        _choices(tuple(taken) if measured else ()),
+        key="choice",
+        edition=following("choice", now),
+        texts=now,
+        on_change=_changed,
+    )
+    return view, regime, pressed == "zoom"
 
 
 @lru_cache(maxsize=32)
 def _choices(taken: tuple[Regime, ...]) -> str:
     charts = Field("view", "Chart", "choice", tuple((str(view), VIEW_WORDS[view]) for view in View))
     timings = Field("regime", "Timing", "choice", tuple((str(regime), REGIME_WORDS[regime]) for regime in taken))
-    return prepared_fields([charts, timings])
+    return prepared_fields([*([charts, timings] if taken else []), Field("zoom", "Zoom", "button")])
 
 
 def _changed() -> None:
