@@ -65,13 +65,17 @@ def fields(app: AppTest) -> dict[str, str]:
     return {name: text for form in components(app, "form") for name, text in form["texts"].items()}
 
 
-def fill(app: AppTest, **changed: str) -> AppTest:
+def fill(app: AppTest, edition: str = "", **changed: str) -> AppTest:
     """Change fields of one form and run, by the message that a browser sends: all texts, of the edition that was
-    drawn. (AppTest has no way of its own to operate a component.)"""
-    protos = [e.proto for e in app.get("bidi_component") if e.proto.component_name.endswith("planscope.form")]
-    drawn = zip(protos, components(app, "form"), strict=True)
-    (proto, form) = next(one for one in drawn if changed.keys() <= one[1]["texts"].keys())
-    told = {"edition": form["edition"], "texts": {**form["texts"], **changed}}
+    drawn, or of one before it. (AppTest has no way of its own to operate a component.)"""
+    drawn = enumerate(components(app, "form"))
+    (number, form) = next(one for one in drawn if changed.keys() <= one[1]["texts"].keys())
+    return tell(app, number, {"edition": edition or form["edition"], "texts": {**form["texts"], **changed}})
+
+
+def tell(app: AppTest, number: int, typed: Any) -> AppTest:
+    """Run with this as what a browser tells of the form of this number on the page."""
+    forms = [e.proto for e in app.get("bidi_component") if e.proto.component_name.endswith("planscope.form")]
     states = app._tree.get_widget_states()
-    states.widgets.add(id=proto.id, json_value=json.dumps({"typed": told}))
+    states.widgets.add(id=forms[number].id, json_value=json.dumps({"typed": typed}))
     return app._run(states)

@@ -25,7 +25,7 @@ from engine.runs.library import Library
 from engine.runs.recordings import Recordings
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin, brief, summarize
-from tests.app.pages import ROOT, alerts, components, fields, fill, opened, tables, texts
+from tests.app.pages import ROOT, alerts, components, fields, fill, opened, tables, tell, texts
 from tests.app.sample_runs import run_of, wide_run
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
@@ -208,6 +208,28 @@ def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothi
     page.selectbox(key="pipeline").set_value("conv_relu").run()
     assert fields(page)["n"] == "32"
     assert not page.exception
+
+
+def test_what_was_typed_before_a_link_was_followed_is_not_taken_for_the_link():
+    page = opened(pipeline="matmul")
+    before = components(page, "form")[0]["edition"]
+    fill(page, m="128")
+    page.query_params["m"] = "64"
+    page.run()
+    assert fields(page)["m"] == "64"
+    fill(page, edition=before, m="999")
+    assert fields(page)["m"] == "64"
+    assert page.query_params["m"] == "64"
+    fill(page, m="96")
+    assert page.query_params["m"] == "96"
+
+
+@pytest.mark.parametrize("typed", [None, 5, "m", [], {}, {"edition": 1}, {"edition": "x", "texts": []}])
+def test_what_no_browser_of_ours_sends_leaves_the_form_as_it_is(typed):
+    page = opened(pipeline="matmul")
+    tell(page, 0, typed)
+    assert not page.exception
+    assert fields(page)["m"] == "256"
 
 
 def with_properties(data, **query):

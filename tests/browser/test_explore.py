@@ -134,6 +134,65 @@ def test_who_types_fast_loses_nothing(page, server):
         page.locator(".marks path").first.wait_for(state="attached")
 
 
+def test_fields_typed_one_after_the_other_are_all_kept_and_the_caret_stays(page, server):
+    opened(page, server, "/?pipeline=matmul")
+    for label, value in (("m · rows of A", "128"), ("n · columns of B", "96"), ("k · inner size", "64")):
+        page.get_by_label(label).focus()
+        page.keyboard.press("Control+a")
+        page.keyboard.type(value, delay=150)  # answers come while the next field is typed in
+    page.wait_for_url("**m=128&n=96&k=64**")
+    field = page.get_by_label("k · inner size")
+    field.press("Home")
+    field.press("1")
+    page.wait_for_url("**k=164**")
+    settled(page)
+    assert field.evaluate("field => [field.getRootNode().activeElement === field, field.selectionStart]") == [True, 1]
+
+
+def test_choices_and_switches_are_made_from_the_keyboard(page, server):
+    opened(page, server, "/?pipeline=sdpa")
+    page.get_by_role("radio", name="bf16").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**dtype=fp16**")
+    page.get_by_role("switch", name="causal · causal mask").focus()
+    page.keyboard.press("Space")
+    page.wait_for_url("**causal=off**")
+    settled(page)
+    opened(page, server, "/?pipeline=matmul_epilogue")
+    page.get_by_label("activation").select_option("relu")
+    page.wait_for_url("**activation=relu**")
+
+
+def test_a_demand_stays_beside_what_was_asked_before(page, server):
+    opened(page, server, "/?pipeline=matmul")
+    page.get_by_role("checkbox", name="capturable").check()
+    page.wait_for_url("**demands=*capturable**")
+    limit = page.get_by_label("Constraint: workspace of at most")
+    limit.fill("plenty")
+    limit.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("must be a size in bytes")
+    limit.fill("65536")
+    limit.press("Enter")
+    page.wait_for_url("**demands=workspace*65536*capturable**")
+    expect(limit).to_have_value("64 KiB")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_link_with_what_a_field_cannot_show_is_answered_there(page, server):
+    opened(page, server, "/?pipeline=conv_relu&dtype=fp8&n=<img src=x onerror=alert(1)>")
+    said = page.get_by_role("alert")
+    expect(said).to_have_count(2)
+    expect(said.first).to_contain_text("n = <img src=x onerror=alert(1)>: must be a whole number")
+    expect(said.last).to_contain_text("dtype = fp8: must be one of bf16, fp16, fp32.")
+    assert page.locator(".message *").count() == 0, "texts, never markup"
+    types = page.get_by_role("radiogroup", name="dtype · I/O type")
+    assert types.locator("input:checked").count() == 0
+    types.get_by_role("radio", name="fp16").check()
+    page.get_by_label("n · batch").fill("8")
+    page.wait_for_url("**dtype=fp16**")
+    expect(said).to_have_count(0)
+
+
 def test_wrong_input_is_answered_beside_the_field_and_the_cursor_stays(page, server):
     opened(page, server, "/?pipeline=conv_relu")
     before = page.locator("svg[role=group]").text_content()
