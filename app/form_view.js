@@ -115,7 +115,11 @@ export default function (component) {
     clearTimeout(root.timer);
     if (event.target.dataset.live === "true") root.timer = setTimeout(tell, PAUSE);
   };
-  root.onkeydown = (event) => { if (event.key === "Enter") tell(); };
+  root.onkeydown = (event) => {
+    if (event.key !== "Enter") return;
+    if (event.target.type === "checkbox") event.target.click(); // as a button would, which it looks like
+    else tell();
+  };
   root.onchange = tell; // a choice, or the field was left
   root.onclick = (event) => { if (event.target.type === "button") setTriggerValue("pressed", event.target.name); };
   return () => clearTimeout(root.timer);
