@@ -5,51 +5,57 @@ from __future__ import annotations
 import streamlit as st
 
 from app import demands, session
-from app.notices import render_errors
+from app.form_view import Field, followed, following, prepared, render_fields
 from engine.graph.errors import FieldError, InvalidInput
 from engine.records.constraints import Constraints
 
-_LIMIT, _ONLY = "demand-workspace", "demand-only"
-_WRONG = "demand.wrong"
+_KEY, _WRONG = "demands", "demand.wrong"
 _DETERMINISTIC, _CAPTURABLE = "deterministic", "capturable"
+_FIELDS = prepared(
+    [
+        Field("workspace", "Constraint: workspace of at most", "text", empty="no limit", width=230, live=False),
+        Field(
+            "only",
+            "Constraint: only plans that are",
+            "several",
+            tuple((name, name) for name in (_DETERMINISTIC, _CAPTURABLE)),
+        ),
+    ],
+    limit=20,
+)
 
 
 def render_demands(now: Constraints) -> None:
     """Draw the controls, set to what holds now; what each costs stands among the findings."""
     wrong: tuple[FieldError, ...] = st.session_state.get(_WRONG, ())
-    if not wrong:  # what was typed wrong stays to be mended
-        session.follow(_LIMIT, demands.limit_text(now.workspace_limit_bytes))
     held = {_DETERMINISTIC: now.deterministic_only, _CAPTURABLE: now.capturable_only}
-    session.follow(_ONLY, [name for name, is_set in held.items() if is_set])
-    with st.container(horizontal=True, vertical_alignment="top"):
-        st.text_input(
-            "Constraint: workspace of at most",
-            key=_LIMIT,
-            placeholder="no limit",
-            max_chars=20,
-            autocomplete="off",
-            width=230,
-            on_change=_changed,
-        )
-        st.segmented_control(
-            "Constraint: only plans that are",
-            list(held),
-            selection_mode="multi",
-            key=_ONLY,
-            on_change=_changed,
-            width="content",
-        )
-        render_errors(wrong, width="content")
+    texts = {
+        "workspace": demands.limit_text(now.workspace_limit_bytes),
+        "only": ",".join(name for name, is_set in held.items() if is_set),
+    }
+    if wrong:  # what was typed wrong stays to be mended
+        texts = followed(_KEY) or texts
+    render_fields(
+        _FIELDS,
+        key=_KEY,
+        edition=following(_KEY, texts),
+        texts=texts,
+        messages={"workspace": " ".join(map(str, wrong))} if wrong else {},
+        on_change=_changed,
+    )
 
 
 def _changed() -> None:
+    told = followed(_KEY)
+    if not told:
+        return
     st.session_state[_WRONG] = ()
     try:
-        limit = demands.read_limit(str(st.session_state.get(_LIMIT) or ""))
+        limit = demands.read_limit(told["workspace"])
     except InvalidInput as error:
         st.session_state[_WRONG] = error.errors
         session.act()
         return
-    only = st.session_state.get(_ONLY) or ()
+    only = told["only"].split(",")
     wanted = Constraints(limit, _DETERMINISTIC in only, _CAPTURABLE in only)
     session.change(demands=demands.written(wanted), plan="")

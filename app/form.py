@@ -5,14 +5,15 @@ Numbers are asked for as texts, so that what is wrong stays in the field and is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
+from uuid import uuid4
 
 import streamlit as st
 
-from app import session
+from app.form_view import Field, given, prepared, render_fields
 from app.links import TEXT_LIMIT, differing
 from app.notices import render_errors
 from engine.graph.errors import FieldError, InvalidInput
@@ -21,7 +22,10 @@ from engine.graph.pipelines.base import ParameterField, Pipeline, text_of
 from engine.graph.spec import GraphSpec
 
 NARROWEST, MESSAGE = 96, 300
-"""Pixels of a field, at least, and of the message beside it."""
+"""Pixels of a field, at least, and of a message beside one."""
+
+SIDE_BY_SIDE = 4
+"""Choices that stand side by side; more of them are a list."""
 
 
 @dataclass(frozen=True)
@@ -79,69 +83,60 @@ def carried_over(old: Pipeline[Any], texts: Mapping[str, str], new: Pipeline[Any
     return {letter: text for letter, text in changed.items() if letter in kept}
 
 
-def render_form(chosen: Pipeline[Any], texts: Mapping[str, str], beside: Mapping[str, FieldError]) -> None:
-    """Draw the fields with ``texts`` in them; their values are then in ``typed``. ``beside``: messages by letter."""
-    numbers_first = sorted(chosen.fields(), key=lambda field: field.kind not in ("int", "float"))
-    with st.container(horizontal=True, vertical_alignment="top"):
-        for field in numbers_first:
-            _ask(chosen, field, texts[field.letter])
-            if error := beside.get(field.letter):
-                render_errors([error], width=MESSAGE)
+def render_form(
+    chosen: Pipeline[Any],
+    texts: Mapping[str, str],
+    beside: Mapping[str, FieldError],
+    *,
+    page: str = "",
+    on_change: Callable[[], None] = lambda: None,
+) -> None:
+    """Draw the fields with ``texts`` in them; what is changed there is then in ``typed``. ``beside``: messages by
+    letter. ``page`` keeps the forms of several pages apart; ``on_change`` is called before the script runs again."""
+    render_fields(
+        _fields(chosen.name),
+        key=_key(chosen, page),
+        edition=st.session_state.setdefault(_edition(chosen, page), uuid4().hex),
+        texts={field.letter: texts[field.letter] for field in chosen.fields()},
+        messages={letter: str(error) for letter, error in beside.items() if letter},
+        on_change=on_change,
+    )
     render_errors(error for letter, error in beside.items() if not letter)
 
 
-def typed(chosen: Pipeline[Any], texts: Mapping[str, str]) -> dict[str, str]:
-    """What stands in the fields now; ``texts`` where a field has not been drawn yet, or the browser has lost it."""
-    given = {}
-    for field in chosen.fields():
-        value = st.session_state.get(_key(chosen, field))
-        given[field.letter] = texts[field.letter] if value is None else text_of(value)
-    return given
+def typed(chosen: Pipeline[Any], texts: Mapping[str, str], *, page: str = "") -> dict[str, str]:
+    """What stands in the fields now; ``texts`` where nobody has changed anything since they were drawn from texts."""
+    found = given(_key(chosen, page), st.session_state.get(_edition(chosen, page), ""))
+    return {field.letter: found.get(field.letter, texts[field.letter])[:TEXT_LIMIT] for field in chosen.fields()}
 
 
-def forget(chosen: Pipeline[Any]) -> None:
+def forget(chosen: Pipeline[Any], *, page: str = "") -> None:
     """Drop what stands in the fields, so that they are drawn anew from the texts given."""
-    for field in chosen.fields():
-        st.session_state.pop(_key(chosen, field), None)
+    st.session_state.pop(_edition(chosen, page), None)
 
 
-def _ask(chosen: Pipeline[Any], field: ParameterField, text: str) -> None:
-    key, label = _key(chosen, field), _label(field)
-    if st.session_state.get(key) is None:
-        st.session_state[key] = _value(field, text)
+@lru_cache(maxsize=64)
+def _fields(name: str) -> str:
+    """A pipeline's fields, numbers first."""
+    numbers_first = sorted(CATALOGUE[name].fields(), key=lambda field: field.kind not in ("int", "float"))
+    return prepared([_field(field) for field in numbers_first], TEXT_LIMIT)
+
+
+def _field(field: ParameterField) -> Field:
+    label = field.letter if field.title == field.letter else f"{field.letter} · {field.title}"
     if field.kind == "bool":
-        st.toggle(label, key=key, on_change=session.act)
-    elif field.kind == "choice":
-        if len(field.choices) <= 4:
-            st.segmented_control(label, field.choices, key=key, required=True, on_change=session.act)
-        else:
-            st.selectbox(label, field.choices, key=key, width=150, on_change=session.act)
-    else:
-        st.text_input(
-            label,
-            key=key,
-            on_change=session.act,
-            max_chars=TEXT_LIMIT,
-            autocomplete="off",
-            placeholder=text_of(field.default) or "default",
-            live="400ms",
-            width=max(NARROWEST, 12 + 7 * len(label)),
-        )
+        return Field(field.letter, label, "switch")
+    if field.kind == "choice":
+        kind: Literal["choice", "list"] = "choice" if len(field.choices) <= SIDE_BY_SIDE else "list"
+        return Field(field.letter, label, kind, tuple((choice, choice) for choice in field.choices))
+    width = max(NARROWEST, 12 + 7 * len(label))
+    return Field(field.letter, label, "text", empty=text_of(field.default) or "default", width=width)
 
 
-def _label(field: ParameterField) -> str:
-    """Letter and meaning in plain text: Markdown in a dozen labels would take a tenth of the time the page may."""
-    return field.letter if field.title == field.letter else f"{field.letter} · {field.title}"
+def _key(chosen: Pipeline[Any], page: str) -> str:
+    return "-".join(filter(None, (page, "form", chosen.name)))
 
 
-def _key(chosen: Pipeline[Any], field: ParameterField) -> str:
-    return f"{chosen.name}-{field.letter}"
-
-
-def _value(field: ParameterField, text: str) -> str | bool:
-    """What the widget of a field holds for a text; the default where it cannot hold a wrong one."""
-    if field.kind == "bool":
-        return text.lower() in ("on", "true", "1", "yes")
-    if field.kind == "choice" and text not in field.choices:
-        return text_of(field.default)
-    return text
+def _edition(chosen: Pipeline[Any], page: str) -> str:
+    """Where the name of what the fields were last drawn from is kept: what the browser tells of another is stale."""
+    return f"{_key(chosen, page)}.edition"

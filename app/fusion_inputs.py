@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 import streamlit as st
 
 from app import form
 from app.links import TEXT_LIMIT, differing
-from app.notices import escaped, render_errors
+from app.notices import escaped
 from engine.graph.pipelines import CATALOGUE
-from engine.graph.pipelines.base import ParameterField, Pipeline, text_of
 from engine.graph.spec import GraphSpec
 from engine.runs.comparisons import Kept
 
+_PAGE = "fusion"
 ONLY_A_GRAPH = "none: a graph of your own"
 
 
@@ -72,29 +71,15 @@ def ask_graph() -> tuple[str, Mapping[str, str], GraphSpec | None]:
         width=430,
     )
     chosen = CATALOGUE[name]
-    with st.container(horizontal=True, vertical_alignment="top"):
-        texts = {field.letter: _ask(chosen, field, given.get(field.letter)) for field in chosen.fields()}
+    linked = {letter: text[:TEXT_LIMIT] for letter, text in given.items()}
+    texts = form.typed(chosen, form.read(chosen, linked).texts, page=_PAGE)
     reading = form.read(chosen, texts)
-    render_errors(reading.errors.values())
+    form.render_form(chosen, texts, reading.errors, page=_PAGE)
     if reading.spec is not None and reading.parameters is not None:
         query = {"pipeline": name, **dict(differing(chosen, reading.parameters))}
         if (given and given != query) or len(query) > 1:
             st.query_params.from_dict(query)
     return name, reading.texts, reading.spec
-
-
-def _ask(chosen: Pipeline[Any], field: ParameterField, linked: str | None) -> str:
-    key, label = f"fusion-{chosen.name}-{field.letter}", f"{field.letter} · {field.title}"
-    if key not in st.session_state:
-        text = text_of(field.default) if linked is None else linked[:TEXT_LIMIT]
-        if field.kind == "choice" and text not in field.choices:
-            text = text_of(field.default)
-        st.session_state[key] = text in ("on", "true", "1") if field.kind == "bool" else text
-    if field.kind == "bool":
-        return text_of(st.toggle(label, key=key))
-    if field.kind == "choice":
-        return str(st.selectbox(label, field.choices, key=key, width=150))
-    return st.text_input(label, key=key, max_chars=TEXT_LIMIT, width=max(96, 12 + 7 * len(label)))
 
 
 def open_comparison(record_id: str) -> None:

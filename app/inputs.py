@@ -47,7 +47,8 @@ def ask(state: ExploreState, fresh: bool) -> Asked:
     good = form.last_good(chosen, reading, state.parameters)
     assert good.spec is not None and good.parameters is not None
     too_large = _memory_error(chosen.name, good, target)
-    form.render_form(chosen, texts, reading.errors or ({too_large.field: too_large} if too_large else {}))
+    beside = reading.errors or ({too_large.field: too_large} if too_large else {})
+    form.render_form(chosen, texts, beside, on_change=session.act)
     st.session_state.setdefault(_DRAFTS, {})[chosen.name] = dict(good.parameters)
     if reading.spec is not None and form.read(chosen, state.parameters).parameters != reading.parameters:
         session.change(given=differing(chosen, good.parameters), run="", plan="")

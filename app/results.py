@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -10,6 +12,8 @@ from app.chart_view import prepared, render_chart
 from app.charts import accuracy_figure, build_figure, picked_key, timings_figure
 from app.demanding import render_demands
 from app.findings import findings_html
+from app.form_view import Field, followed, following, render_fields
+from app.form_view import prepared as prepared_fields
 from app.frames import frame_csv
 from app.headline import headline, headline_html
 from app.judged import plan_of
@@ -89,23 +93,28 @@ def _controls(shown: Shown, measured: bool) -> tuple[View, Regime, bool]:
     state, taken = session.state(), list(shown.judged.verdicts) or [Regime.HOT]
     view, regime = (state.view, state.regime) if measured else (View.BUILD, Regime.HOT)
     regime = regime if regime in taken else Regime.HOT
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        if measured:
-            session.follow("view", view)
-            session.follow("regime", regime)
-            words = VIEW_WORDS.__getitem__
-            st.segmented_control("Chart", list(View), format_func=words, key="view", required=True, on_change=_changed)
-            words = REGIME_WORDS.__getitem__
-            st.segmented_control("Timing", taken, format_func=words, key="regime", required=True, on_change=_changed)
-        zoomed = st.button("Zoom", key="zoom", icon=":material/zoom_in:")
-    return view, regime, zoomed
+    now = {"view": str(view), "regime": str(regime)} if measured else {}
+    pressed = render_fields(
+        _choices(tuple(taken) if measured else ()),
+        key="choice",
+        edition=following("choice", now),
+        texts=now,
+        on_change=_changed,
+    )
+    return view, regime, pressed == "zoom"
+
+
+@lru_cache(maxsize=32)
+def _choices(taken: tuple[Regime, ...]) -> str:
+    charts = Field("view", "Chart", "choice", tuple((str(view), VIEW_WORDS[view]) for view in View))
+    timings = Field("regime", "Timing", "choice", tuple((str(regime), REGIME_WORDS[regime]) for regime in taken))
+    return prepared_fields([*([charts, timings] if taken else []), Field("zoom", "Zoom", "button")])
 
 
 def _changed() -> None:
-    # None is what a browser sends that has just drawn a control anew; the next run then sets it right.
-    state = session.state()
-    view, regime = st.session_state["view"] or state.view, st.session_state["regime"] or state.regime
-    session.change(view=View(view), regime=Regime(regime))
+    told = followed("choice")
+    if told:
+        session.change(view=View(told["view"]), regime=Regime(told["regime"]))
 
 
 def _chart(shown: Shown, view: View, regime: Regime, key: str) -> None:

@@ -24,7 +24,7 @@ from engine.records.attribution import steps
 from engine.records.fusion import VersionKind
 from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
-from tests.app.pages import components, opened, tables, texts
+from tests.app.pages import components, fill, opened, tables, texts
 from tests.app.sample_fusions import K, comparison, planned
 from tests.app.test_graph_view import foreign_graph
 
@@ -191,7 +191,7 @@ def test_a_graph_that_nobody_compared_is_drawn_and_the_page_says_how_to_record(h
     app = opened("fusion")
     app.selectbox(key="fusion-choice").select("").run()
     app.selectbox(key="fusion-pipeline").select("matmul_epilogue").run()
-    app.selectbox(key="fusion-matmul_epilogue-activation").select("swish").run()
+    fill(app, activation="swish")
     assert not app.exception
     (pair,) = components(app, "fusion")
     assert "one graph" in pair["html"] and "saves 16.0 MiB" in pair["html"]
@@ -200,9 +200,9 @@ def test_a_graph_that_nobody_compared_is_drawn_and_the_page_says_how_to_record(h
     assert components(app, "chart") == []
     app.selectbox(key="fusion-pipeline").select("sdpa").run()
     assert not app.exception and "softmax" in components(app, "fusion")[0]["html"]
-    app.text_input(key="fusion-sdpa-sq").input("256").run()
+    fill(app, sq="256")
     assert app.code[0].value == "python -m engine fusion sdpa -p sq=256"
-    app.text_input(key="fusion-sdpa-hkv").input("3").run()
+    fill(app, hkv="3")
     assert not app.exception and components(app, "fusion") == []
 
 

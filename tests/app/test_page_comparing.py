@@ -12,7 +12,7 @@ from engine.jobs.measuring import Deadlines
 from engine.jobs.snapshots import JobState
 from engine.plans.targets import local_target
 from engine.runs.library import Library
-from tests.app.pages import components, opened, texts
+from tests.app.pages import components, fill, opened, texts
 from tests.process.conftest import GPU, Machine, wait_until
 from tests.process.scripted import VARIABLE
 
@@ -42,7 +42,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def looking(**sizes):
-    return opened("fusion", session={**GRAPH, **{f"fusion-matmul_epilogue-{k}": v for k, v in sizes.items()}})
+    return fill(opened("fusion", session=GRAPH), **sizes)
 
 
 def jobs():
@@ -102,7 +102,7 @@ def test_a_comparison_that_fails_says_why(machine):
 
 
 def test_without_a_gpu_the_button_is_off_and_says_why(home):
-    page = opened("fusion", session={**GRAPH, "fusion-matmul_epilogue-m": "128"})
+    page = looking(m="128")
     assert page.button(key="compare").disabled
     assert "it needs an NVIDIA GPU in this machine, and none is visible here." in texts(page)
     assert len(components(page, "fusion")) == 1

@@ -25,7 +25,7 @@ from engine.runs.library import Library
 from engine.runs.recordings import Recordings
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin, brief, summarize
-from tests.app.pages import ROOT, alerts, components, opened, tables, texts
+from tests.app.pages import ROOT, alerts, components, fields, fill, opened, tables, tell, texts
 from tests.app.sample_runs import run_of, wide_run
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
@@ -102,8 +102,8 @@ def test_a_link_shows_the_same_plan_chart_and_timing():
     plan = resources.resources().library.get(run.id).plans[3]
     page = opened(**to_query(explore_state(run)), plan=plan.key, regime="cold", view="error")
     assert page.selectbox(key="plan").value == plan.key
-    assert page.segmented_control(key="view").value == "error"
-    assert page.segmented_control(key="regime").value == "cold"
+    assert fields(page)["view"] == "error"
+    assert fields(page)["regime"] == "cold"
     assert plan.plan_name in texts(page)
 
 
@@ -111,7 +111,7 @@ def test_a_choice_made_on_the_page_is_written_into_the_address():
     page = opened(pipeline="matmul")
     keys = page.selectbox(key="plan").options
     assert len(keys) == len(tables(page)[0])
-    page.segmented_control(key="view").set_value("build").run()
+    fill(page, view="build")
     other = resources.resources().library.get(page.selectbox(key="source").value).plans[-1].key
     page.selectbox(key="plan").set_value(other).run()
     assert not page.exception
@@ -152,21 +152,21 @@ def test_a_nonsense_link_is_answered_and_the_page_stays_usable(query):
 def test_a_wrong_number_is_answered_beside_its_field_and_the_graph_stays(text):
     page = opened(pipeline="conv_relu")
     before = components(page, "graph")
-    page.text_input(key="conv_relu-n").set_value(text).run()
+    fill(page, n=text)
     assert not page.exception
     (alert,) = alerts(page)
     rule = "must be a whole number from 1 to 1,048,576. The default is 8."
     assert alert == f"n = {text}: {rule}"
     assert components(page, "graph") == before
-    assert page.text_input(key="conv_relu-n").value == text, "what was typed stays to be mended"
-    page.text_input(key="conv_relu-n").set_value("8").run()
+    assert fields(page)["n"] == text, "what was typed stays to be mended"
+    fill(page, n="8")
     assert alerts(page) == []
 
 
 @pytest.mark.parametrize("text", ["abc", "nan", "inf", "1e7"])
 def test_a_wrong_scale_is_answered(text):
     page = opened(pipeline="matmul_epilogue")
-    page.text_input(key="matmul_epilogue-alpha").set_value(text).run()
+    fill(page, alpha=text)
     assert alerts(page) == [
         f"alpha = {text}: must be a finite number from -1,000,000.0 to 1,000,000.0. The default is 0.125."
     ]
@@ -174,7 +174,7 @@ def test_a_wrong_scale_is_answered(text):
 
 def test_sizes_that_do_not_fit_together_name_the_field():
     page = opened(pipeline="sdpa")
-    page.text_input(key="sdpa-hkv").set_value("5").run()
+    fill(page, hkv="5")
     assert alerts(page) == [
         "hkv = 5: the 16 query heads cannot be shared evenly among 5 key/value heads. Use an hkv that divides hq."
     ]
@@ -182,7 +182,7 @@ def test_sizes_that_do_not_fit_together_name_the_field():
 
 def test_more_memory_than_the_target_has_names_the_letter_and_what_fits():
     page = opened(pipeline="conv_bias_relu")
-    page.text_input(key="conv_bias_relu-n").set_value("1048576").run()
+    fill(page, n="1048576")
     assert not page.exception
     said = alerts(page)
     assert said
@@ -198,16 +198,38 @@ def test_a_smaller_target_refuses_what_a_larger_one_takes():
 
 def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothing():
     page = opened(pipeline="conv_relu")
-    page.text_input(key="conv_relu-k").set_value("64").run()
-    page.segmented_control(key="conv_relu-dtype").set_value("fp32").run()
-    page.text_input(key="conv_relu-n").set_value("32").run()
-    page.text_input(key="conv_relu-h").set_value("0").run()
+    fill(page, k="64")
+    fill(page, dtype="fp32")
+    fill(page, n="32")
+    fill(page, h="0")
     page.selectbox(key="pipeline").set_value("matmul").run()
-    assert page.segmented_control(key="matmul-dtype").value == "fp32"
-    assert page.text_input(key="matmul-n").value == "256"
+    assert fields(page)["dtype"] == "fp32"
+    assert fields(page)["n"] == "256"
     page.selectbox(key="pipeline").set_value("conv_relu").run()
-    assert page.text_input(key="conv_relu-n").value == "32"
+    assert fields(page)["n"] == "32"
     assert not page.exception
+
+
+def test_what_was_typed_before_a_link_was_followed_is_not_taken_for_the_link():
+    page = opened(pipeline="matmul")
+    before = components(page, "form")[0]["edition"]
+    fill(page, m="128")
+    page.query_params["m"] = "64"
+    page.run()
+    assert fields(page)["m"] == "64"
+    fill(page, edition=before, m="999")
+    assert fields(page)["m"] == "64"
+    assert page.query_params["m"] == "64"
+    fill(page, m="96")
+    assert page.query_params["m"] == "96"
+
+
+@pytest.mark.parametrize("typed", [None, 5, "m", [], {}, {"edition": 1}, {"edition": "x", "texts": []}])
+def test_what_no_browser_of_ours_sends_leaves_the_form_as_it_is(typed):
+    page = opened(pipeline="matmul")
+    tell(page, 0, typed)
+    assert not page.exception
+    assert fields(page)["m"] == "256"
 
 
 def with_properties(data, **query):
@@ -326,7 +348,7 @@ def test_a_change_of_chart_or_plan_takes_under_150_ms_of_server_time():
     for i in range(20):  # the first ten make what is kept, as any first look does
         began = time.process_time()
         if i % 2:
-            page.segmented_control(key="view").set_value(next(views)).run()
+            fill(page, view=next(views))
         else:
             page.selectbox(key="plan").set_value(keys[i].key).run()
         taken.append(time.process_time() - began)

@@ -12,7 +12,7 @@ from engine.jobs.snapshots import JobState
 from engine.plans.targets import local_target
 from engine.records.run import RunKind
 from engine.runs.library import Library
-from tests.app.pages import alerts, opened, tables, texts
+from tests.app.pages import alerts, fill, opened, tables, texts
 from tests.process.conftest import GPU, Machine, wait_until
 from tests.process.scripted import VARIABLE
 
@@ -121,6 +121,6 @@ def test_a_named_gpu_cannot_be_swept_here_and_the_button_says_so(machine):
 
 def test_a_wrong_field_has_to_be_mended_before_a_sweep(machine):
     page = opened(pipeline="matmul", m="128")
-    page.text_input(key="matmul-k").set_value("0").run()
+    fill(page, k="0")
     assert page.button(key="sweep").disabled
     assert "First mend the field above." in texts(page)

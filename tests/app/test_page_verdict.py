@@ -8,7 +8,7 @@ from engine.records.gpu_state import GpuState
 from engine.records.passport import Repeatability
 from engine.records.run import RunStatus
 from engine.records.timings import Timings
-from tests.app.pages import alerts, components, opened, texts
+from tests.app.pages import alerts, components, fields, fill, opened, texts
 from tests.app.sample_runs import accuracy, ok_plan, run_of, samples
 from tests.app.test_page_explore import keep, link_to
 
@@ -28,25 +28,25 @@ def plans():
 def test_a_demand_changes_the_winner_and_is_written_into_the_address():
     page = opened(**link_to(keep(run_of(plans()))))
     assert "2 plans tie hot" in texts(page)
-    page.segmented_control(key="demand-only").set_value(["deterministic"]).run()
+    fill(page, only="deterministic")
     assert not page.exception
     assert page.query_params["demands"] == "deterministic"
     said = texts(page)
     assert "eng2 wins hot" in said
     assert "Deterministic plans only: costs nothing that can be told and excludes 1 plan." in said
     again = opened(**dict(page.query_params))
-    assert again.segmented_control(key="demand-only").value == ["deterministic"]
+    assert fields(again)["only"] == "deterministic"
     assert "eng2 wins hot" in texts(again)
 
 
 def test_a_workspace_limit_that_is_no_size_is_answered_and_the_last_one_holds():
     page = opened(**link_to(keep(run_of(plans()))), demands="workspace:0")
-    assert page.text_input(key="demand-workspace").value == "0 B"
-    page.text_input(key="demand-workspace").set_value("plenty").run()
+    assert fields(page)["workspace"] == "0 B"
+    fill(page, workspace="plenty")
     assert not page.exception
     assert any("must be a size in bytes, KiB, MiB, GiB or TiB." in alert for alert in alerts(page))
     assert "eng2 wins hot" in texts(page)
-    page.text_input(key="demand-workspace").set_value("").run()
+    fill(page, workspace="")
     assert alerts(page) == []
     assert "2 plans tie hot" in texts(page)
 
@@ -54,7 +54,7 @@ def test_a_workspace_limit_that_is_no_size_is_answered_and_the_last_one_holds():
 def test_regimes_that_were_not_measured_cannot_be_chosen_and_are_named():
     page = opened(**link_to(keep(run_of([ok_plan(1, 80.0)]))), regime="end_to_end")
     assert not page.exception
-    assert page.segmented_control(key="regime").value == "hot"
+    assert fields(page)["regime"] == "hot"
     said = " ".join(texts(page).split())
     assert "host, pack ready not measured – – end to end not measured – –" in said
 
@@ -64,7 +64,7 @@ def test_every_regime_that_was_measured_has_a_chart():
     for regime in ("hot", "cold", "host", "host_ready", "end_to_end"):
         page = opened(**link_to(run), regime=regime)
         assert not page.exception
-        assert page.segmented_control(key="regime").value == regime
+        assert fields(page)["regime"] == regime
         assert components(page, "chart")[0]["rows"]
 
 

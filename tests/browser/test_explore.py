@@ -35,7 +35,7 @@ def test_pick_change_draw_open_choose_download_reload_and_come_back(page, chromi
     opened(page, server)
     page.get_by_role("combobox", name="Pipeline").click()
     page.get_by_role("option", name="Matmul (matmul)").click()
-    page.locator(".st-key-matmul-m").wait_for()
+    page.locator(".st-key-form-matmul").wait_for()
     settled(page)
     assert "matmul" in page.locator("svg[role=group]").text_content()
 
@@ -128,10 +128,69 @@ def test_who_types_fast_loses_nothing(page, server):
         settled(page)
         for label, value in (("b · batch", "1"), ("k · inner size", "256"), ("n · columns of B", "256")):
             expect(page.get_by_label(label)).to_have_value(value)
-        chosen = page.locator("[role=radio][aria-checked=true]")
+        chosen = page.locator("[role=radiogroup] input:checked + span")
         expect(chosen, "no control has lost what it shows").to_have_text(["bf16", "Time", "GPU, hot"])
         page.goto(server.url + "/?pipeline=matmul")
         page.locator(".marks path").first.wait_for(state="attached")
+
+
+def test_fields_typed_one_after_the_other_are_all_kept_and_the_caret_stays(page, server):
+    opened(page, server, "/?pipeline=matmul")
+    for label, value in (("m · rows of A", "128"), ("n · columns of B", "96"), ("k · inner size", "64")):
+        page.get_by_label(label).focus()
+        page.keyboard.press("Control+a")
+        page.keyboard.type(value, delay=150)  # answers come while the next field is typed in
+    page.wait_for_url("**m=128&n=96&k=64**")
+    field = page.get_by_label("k · inner size")
+    field.press("Home")
+    field.press("1")
+    page.wait_for_url("**k=164**")
+    settled(page)
+    assert field.evaluate("field => [field.getRootNode().activeElement === field, field.selectionStart]") == [True, 1]
+
+
+def test_choices_and_switches_are_made_from_the_keyboard(page, server):
+    opened(page, server, "/?pipeline=sdpa")
+    page.get_by_role("radio", name="bf16").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**dtype=fp16**")
+    page.get_by_role("switch", name="causal · causal mask").focus()
+    page.keyboard.press("Space")
+    page.wait_for_url("**causal=off**")
+    settled(page)
+    opened(page, server, "/?pipeline=matmul_epilogue")
+    page.get_by_label("activation").select_option("relu")
+    page.wait_for_url("**activation=relu**")
+
+
+def test_a_demand_stays_beside_what_was_asked_before(page, server):
+    opened(page, server, "/?pipeline=matmul")
+    page.get_by_role("checkbox", name="capturable").check()
+    page.wait_for_url("**demands=*capturable**")
+    limit = page.get_by_label("Constraint: workspace of at most")
+    limit.fill("plenty")
+    limit.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("must be a size in bytes")
+    limit.fill("65536")
+    limit.press("Enter")
+    page.wait_for_url("**demands=workspace*65536*capturable**")
+    expect(limit).to_have_value("64 KiB")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_link_with_what_a_field_cannot_show_is_answered_there(page, server):
+    opened(page, server, "/?pipeline=conv_relu&dtype=fp8&n=<img src=x onerror=alert(1)>")
+    said = page.get_by_role("alert")
+    expect(said).to_have_count(2)
+    expect(said.first).to_contain_text("n = <img src=x onerror=alert(1)>: must be a whole number")
+    expect(said.last).to_contain_text("dtype = fp8: must be one of bf16, fp16, fp32.")
+    assert page.locator(".message *").count() == 0, "texts, never markup"
+    types = page.get_by_role("radiogroup", name="dtype · I/O type")
+    assert types.locator("input:checked").count() == 0
+    types.get_by_role("radio", name="fp16").check()
+    page.get_by_label("n · batch").fill("8")
+    page.wait_for_url("**dtype=fp16**")
+    expect(said).to_have_count(0)
 
 
 def test_wrong_input_is_answered_beside_the_field_and_the_cursor_stays(page, server):
@@ -146,7 +205,10 @@ def test_wrong_input_is_answered_beside_the_field_and_the_cursor_stays(page, ser
     assert alert.inner_text() == "c = abc: must be a whole number from 1 to 1,048,576. The default is 64."
     gap = alert.bounding_box()["x"] - field.bounding_box()["x"] - field.bounding_box()["width"]
     assert 0 < gap < 60, "the message stands right beside its field"
-    assert page.evaluate("document.activeElement.value") == "abc"
+    assert field.evaluate("field => field.getRootNode().activeElement === field")
+    assert field.input_value() == "abc" and field.evaluate("field => field.selectionStart") == 3
+    assert field.get_attribute("aria-invalid") == "true"
+    assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text() == alert.inner_text()
     assert page.locator("svg[role=group]").text_content() == before
 
 

@@ -74,7 +74,7 @@ def test_a_constraint_set_by_keyboard_changes_the_winner_and_can_be_taken_back(p
     field.fill("")
     field.press("Enter")
     page.get_by_text("3 plans tie hot at").wait_for()
-    page.get_by_role("button", name="deterministic").focus()
+    page.get_by_role("checkbox", name="deterministic").focus()
     page.keyboard.press("Enter")
     page.get_by_text("Deterministic plans only: costs nothing that can be told").wait_for()
 

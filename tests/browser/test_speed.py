@@ -11,7 +11,7 @@ import pytest
 from tests.browser.conftest import IDLE, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.timing, pytest.mark.slow]
-ROUNDS, WARM_UP, REPEATS, LIMIT = 5, 2, 5, 1.5
+ROUNDS, WARM_UP, REPEATS, LIMIT = 3, 2, 5, 1.5
 BARE = ("hello", "--server.headless", "true", "--browser.gatherUsageStats", "false")
 
 
@@ -28,7 +28,7 @@ def seconds(context, url, drawn=None):
     return took
 
 
-@pytest.mark.xfail(reason="not reached for certain: 1.25x to 1.91x, ten rounds, 2 cores, 2026-12-01", strict=False)
+@pytest.mark.xfail(reason="not reached for certain: 1.14x to 1.58x, 2 cores that others use, 2026-12-01", strict=False)
 def test_the_first_chart_is_drawn_within_one_and_a_half_times_of_hello(chromium, server, tmp_path, record_property):
     """Whatever else the machine does only adds time, so the best of a few rounds counts: a slow page is slow in all."""
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
