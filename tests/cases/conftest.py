@@ -1,7 +1,8 @@
 """Problems that people reported in public, each a test of what Planscope shows; named by their source (FE and PT are
 issues of NVIDIA/cudnn-frontend and pytorch/pytorch). Recordings stand in for a GPU, real cuDNN plans without one.
 
-Tested elsewhere: PT 188892 and diffusers 9704 (missing and mismatched libraries) in tests/machine/test_libraries.py.
+Tested elsewhere: PT 188892 and diffusers 9704 (missing and mismatched libraries) in tests/machine/test_libraries.py,
+and that two builds of one plan are alike to the byte (FE 729) in tests/cudnn/test_replay.py.
 
 Waiting for what they need:
 
