@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pickle
 import subprocess
@@ -101,8 +102,27 @@ def _study(folder: Path) -> Studied:
     home, file = folder / "home", folder / "run.zip"
     graph = ("conv_relu", "-p", "c=16", "-p", "k=16", "-p", "h=8", "-p", "w=8", "--modes", "FALLBACK")
     asked = ("--target", "h200", "--plans", "2", "--repeats", "1", "--sizes", "n=8,16", "--out", file, "--json")
+    return Studied(home, file, _engine(home, "reuse", *graph, *asked))
+
+
+@pytest.fixture(scope="session")
+def run_file(once: Once) -> Path:
+    """The run file of a real plan job: matmul for the H200, the two plans of mode FALLBACK, both compiled."""
+    return once("run_file", _plan)
+
+
+def _plan(folder: Path) -> Path:
+    out = folder / "run.zip"
+    asked = ("--target", "h200", "--modes", "FALLBACK", "--builders", "1", "--out", out, "--json")
+    told = _engine(folder / "home", "plan", "matmul", *asked)
+    assert [plan["status"] for plan in json.loads(told)["plans"]] == ["ok", "ok"]
+    return out
+
+
+def _engine(home: Path, *arguments: object) -> str:
+    """What ``python -m engine`` says on stdout, where it does what it is asked."""
     done = subprocess.run(
-        [sys.executable, "-m", "engine", "reuse", *graph, *map(str, asked)],
+        [sys.executable, "-m", "engine", *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "PLANSCOPE_HOME": str(home)},
         capture_output=True,
@@ -110,4 +130,4 @@ def _study(folder: Path) -> Studied:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return Studied(home, file, done.stdout)
+    return done.stdout

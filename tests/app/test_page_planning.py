@@ -60,7 +60,7 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
 
 def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
     """Plans do not depend on a scalar passed by value, so one job answers for all of them."""
-    sizes = {"b": "1", "m": "64", "n": "64", "k": "64"}
+    sizes = {"b": "1", "m": "64", "n": "64", "k": "64", "activation": "none", "amax": "off"}
     job = planned(opened(pipeline="matmul_epilogue", alpha="2", **sizes))
     page = opened(pipeline="matmul_epilogue", alpha="3", **sizes)
     assert planned(page).id == job.id
@@ -105,7 +105,7 @@ def test_a_head_dim_that_cudnn_refuses_is_answered_in_cudnns_words():
 
 
 def test_beside_a_recording_plans_of_the_cudnn_at_hand_are_a_list_of_their_own():
-    page = opened(pipeline="matmul")
+    page = opened(pipeline="sdpa")
     recorded = tables(page)[0]
     page.session_state["here"] = True
     page.run()

@@ -58,8 +58,8 @@ def keys(content):
 
 
 @pytest.mark.cudnn
-def test_flashinfer_3449_a_run_file_names_plans_by_engine_and_knobs(planned):
-    run = json.loads(members(planned.read_bytes())["run.json"])
+def test_flashinfer_3449_a_run_file_names_plans_by_engine_and_knobs(run_file):
+    run = json.loads(members(run_file.read_bytes())["run.json"])
     assert not [key for key in keys(run) if "index" in key.lower()]
     for plan in run["plans"]:
         assert set(plan["identity"]) == {"engine_id", "knobs"}

@@ -149,7 +149,7 @@ def test_what_is_no_bundle_is_refused_with_a_reason(invoke, tmp_path, trust):
     files = {
         "empty.zip": (b"", "not a zip"),
         "run.zip": (min(SHIPPED.glob("*.zip")).read_bytes(), "no bundle of a plan"),
-        "large.zip": (bytes(100 << 20), "at most 67,108,864 bytes"),
+        "large.zip": (bytes((64 << 20) + 1), "at most 67,108,864 bytes"),
     }
     for name, (data, reason) in files.items():
         (tmp_path / name).write_bytes(data)

@@ -23,7 +23,7 @@ PROMISED = {
 
 
 def test_listing_has_every_promised_key(engine):
-    done = engine("plan", "matmul", "--target", "h200", "--no-build", "--json")
+    done = engine("plan", "matmul", "--target", "h200", "--no-build", "--builders", 1, "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert {"graph_id", "pipeline", "target", "cudnn", "plans", "refusal"} <= set(answer)
@@ -55,7 +55,7 @@ def test_building_tells_times_and_sizes(engine, tmp_path):
 
 
 def test_for_people(engine):
-    done = engine("plan", "matmul", "--target", "l4", "--no-build", "-p", "m=64", "--dtype", "fp16")
+    done = engine("plan", "matmul", "--target", "l4", "--no-build", "--builders", 1, "-p", "m=64", "--dtype", "fp16")
     assert done.returncode == 0, done.stderr
     assert "dtype=fp16 b=8 m=64" in done.stdout
     assert "NVIDIA L4 (sm 89, public specification)" in done.stdout
@@ -65,7 +65,7 @@ def test_for_people(engine):
 
 
 def test_a_refusal_says_why_and_ends_with_1(engine):
-    done = engine("plan", "sdpa", "--target", "h200", "-p", "d=100", "--json")
+    done = engine("plan", "sdpa", "--target", "h200", "-p", "d=100", "--builders", 1, "--json")
     assert done.returncode == 1
     refusal = json.loads(done.stdout)["refusal"]
     assert "multiple of 8" in refusal["message"] and refusal["reasons"]
@@ -87,6 +87,7 @@ def test_the_target_may_be_a_properties_file(engine, tmp_path):
 def test_progress_on_a_terminal(home):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "engine", "plan", "matmul", "--target", "h200", "--modes", "FALLBACK"]
+    command += ["--builders", "1"]
     environment = {**os.environ, "PLANSCOPE_HOME": str(home)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
