@@ -105,18 +105,31 @@ def _study(folder: Path) -> Studied:
     return Studied(home, file, _engine(home, "reuse", *graph, *asked))
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A plan job that the command line did: the run file, and what was told on stdout."""
+
+    file: Path
+    told: str
+
+
 @pytest.fixture(scope="session")
-def run_file(once: Once) -> Path:
-    """The run file of a real plan job: matmul for the H200, the two plans of mode FALLBACK, both compiled."""
-    return once("run_file", _plan)
+def planned_here(once: Once) -> Planned:
+    """Of matmul for the H200: the two plans of mode FALLBACK, both compiled."""
+    return once("planned", _plan)
 
 
-def _plan(folder: Path) -> Path:
+def _plan(folder: Path) -> Planned:
     out = folder / "run.zip"
-    asked = ("--target", "h200", "--modes", "FALLBACK", "--builders", "1", "--out", out, "--json")
-    told = _engine(folder / "home", "plan", "matmul", *asked)
-    assert [plan["status"] for plan in json.loads(told)["plans"]] == ["ok", "ok"]
-    return out
+    asked = ("--target", "h200", "--modes", "fallback", "--builders", "1", "--out", out, "--json")
+    return Planned(out, _engine(folder / "home", "plan", "matmul", *asked))
+
+
+@pytest.fixture(scope="session")
+def run_file(planned_here: Planned) -> Path:
+    """The run file of that plan job."""
+    assert [plan["status"] for plan in json.loads(planned_here.told)["plans"]] == ["ok", "ok"]
+    return planned_here.file
 
 
 def _engine(home: Path, *arguments: object) -> str:

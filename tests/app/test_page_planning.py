@@ -34,8 +34,8 @@ def planned(page, within_s=180):
 
 
 def test_plans_are_built_and_handed_over_without_a_gpu():
-    letters = {"b": "1", "m": "64", "n": "64", "k": "64"}
-    page = opened(pipeline="matmul", **letters)
+    letters = {"b": "1", "hq": "1", "hkv": "1", "sq": "64", "skv": "64", "d": "64"}
+    page = opened(pipeline="sdpa", **letters)
     assert not page.exception
     assert "Nearest measured, " in texts(page)
     assert page.selectbox(key="source").value == "here"
@@ -49,7 +49,7 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
     assert f"loads in cuDNN {job.environment.cudnn_backend} only" in texts(page)
     assert not page.download_button(key="download-plan").disabled
 
-    run = planned_run(job, letters, CATALOGUE["matmul"].graph(letters))
+    run = planned_run(job, letters, CATALOGUE["sdpa"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
     judged, blobs = judge(run, Constraints()), resources.resources().library.store
     shown = Shown(run, job.version, judged, plans_frame(run), blobs.get_blob)

@@ -57,7 +57,7 @@ def recorded_bundle(tmp_path_factory):
 
 def test_every_built_plan_of_a_pipeline_without_a_gpu(engine, tmp_path):
     out = tmp_path / "p.zip"
-    graph = ("--pipeline", "matmul", "-p", "n=64", "--sizes", "m=64,128", "--modes", "FALLBACK")
+    graph = ("--pipeline", "matmul", "-p", "n=64", "--sizes", "m=64,128", "--modes", "FALLBACK", "--builders", 1)
     told = answer(engine("bundle", "export", *graph, "--target", "a100", "--out", out, "--json"))
     assert (told["measured"], told["target"]) == (False, "NVIDIA A100-SXM4-80GB")
     assert [graph["parameters"]["m"] for graph in told["graphs"]] == ["64", "128"]

@@ -12,7 +12,19 @@ from engine.records.fusion import FusionRecord
 @pytest.mark.cudnn
 def test_a_plan_of_a_comparison_needs_no_gpu(engine, tmp_path, home):
     out = tmp_path / "fusion.json"
-    arguments = ["matmul_epilogue", "-p", "m=256", "--target", "h200", "--plan-only", "--out", out, "--json"]
+    arguments = [
+        "matmul_epilogue",
+        "-p",
+        "m=256",
+        "--target",
+        "h200",
+        "--plan-only",
+        "--builders",
+        1,
+        "--out",
+        out,
+        "--json",
+    ]
     done = engine("fusion", *arguments)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -40,18 +40,15 @@ def test_listing_has_every_promised_key(engine):
     assert {"A": 0, "B": 0}.items() <= answer["plans"][0]["modes"].items()
 
 
-def test_building_tells_times_and_sizes(engine, tmp_path):
-    out = tmp_path / "run.zip"
-    done = engine("plan", "matmul", "--target", "h200", "--modes", "fallback", "--builders", 1, "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    plans = json.loads(done.stdout)["plans"]
+def test_building_tells_times_and_sizes(planned_here):
+    plans = json.loads(planned_here.told)["plans"]
     assert [plan["modes"] for plan in plans] == [{"FALLBACK": 0}, {"FALLBACK": 1}]
     for plan in plans:
         assert plan["status"] == "ok" and plan["error"] is None
         assert plan["build_ms"] > 0 and plan["blob_bytes"] > 1000 and plan["deserialize_ms"] > 0
         assert plan["workspace_bytes"] >= 0
         assert plan["hot_us"] is None, "nothing was measured"
-    assert out.stat().st_size > 1000
+    assert planned_here.file.stat().st_size > 1000
 
 
 def test_for_people(engine):
