@@ -26,10 +26,12 @@ run: python
 	@exec .venv/bin/python -m streamlit run app/main.py --server.port '$(PORT)'
 
 # What compares times first, while nothing else runs (5: there is no such test among TESTS); then the rest, in parallel.
+# What all tests look at is made by the first that asks, in a folder that both share.
 test: python
 	@$(SETUP) --development
-	@.venv/bin/python -m pytest -m timing $(PYTEST_ARGS) $(TESTS) || [ $$? = 5 ]
-	@exec .venv/bin/python -m pytest -m 'not gpu and not timing' -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS) $(TESTS)
+	@PLANSCOPE_TESTS_SHARED=$$(mktemp -d); export PLANSCOPE_TESTS_SHARED; trap 'rm -rf "$$PLANSCOPE_TESTS_SHARED"' EXIT; \
+	{ .venv/bin/python -m pytest -m timing $(PYTEST_ARGS) $(TESTS) || [ $$? = 5 ]; } && \
+	.venv/bin/python -m pytest -m 'not gpu and not timing' -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS) $(TESTS)
 
 # On a machine with a GPU: what only hardware can show.
 test-gpu: python

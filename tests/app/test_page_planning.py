@@ -34,8 +34,8 @@ def planned(page, within_s=180):
 
 
 def test_plans_are_built_and_handed_over_without_a_gpu():
-    letters = {"b": "1", "m": "64", "n": "64", "k": "64"}
-    page = opened(pipeline="matmul", **letters)
+    letters = {"b": "1", "hq": "1", "hkv": "1", "sq": "64", "skv": "64", "d": "64"}
+    page = opened(pipeline="sdpa", **letters)
     assert not page.exception
     assert "Nearest measured, " in texts(page)
     assert page.selectbox(key="source").value == "here"
@@ -49,7 +49,7 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
     assert f"loads in cuDNN {job.environment.cudnn_backend} only" in texts(page)
     assert not page.download_button(key="download-plan").disabled
 
-    run = planned_run(job, letters, CATALOGUE["matmul"].graph(letters))
+    run = planned_run(job, letters, CATALOGUE["sdpa"].graph(letters))
     plan = next(plan for plan in run.plans if plan.status is Status.OK)
     judged, blobs = judge(run, Constraints()), resources.resources().library.store
     shown = Shown(run, job.version, judged, plans_frame(run), blobs.get_blob)
@@ -60,7 +60,7 @@ def test_plans_are_built_and_handed_over_without_a_gpu():
 
 def test_a_plan_is_handed_over_with_the_scalar_that_is_asked_for():
     """Plans do not depend on a scalar passed by value, so one job answers for all of them."""
-    sizes = {"b": "1", "m": "64", "n": "64", "k": "64"}
+    sizes = {"b": "1", "m": "64", "n": "64", "k": "64", "activation": "none", "amax": "off"}
     job = planned(opened(pipeline="matmul_epilogue", alpha="2", **sizes))
     page = opened(pipeline="matmul_epilogue", alpha="3", **sizes)
     assert planned(page).id == job.id
@@ -105,7 +105,7 @@ def test_a_head_dim_that_cudnn_refuses_is_answered_in_cudnns_words():
 
 
 def test_beside_a_recording_plans_of_the_cudnn_at_hand_are_a_list_of_their_own():
-    page = opened(pipeline="matmul")
+    page = opened(pipeline="sdpa")
     recorded = tables(page)[0]
     page.session_state["here"] = True
     page.run()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from playwright.sync_api import expect
 
 from engine.runs.comparisons import FOLDER, keep
 from engine.runs.recordings import SHIPPED
@@ -39,9 +40,9 @@ def test_a_comparison_is_drawn_whole(kept, page):
     open_page(page, kept, f"comparison={'a' * 32}")
     assert page.locator(".drawing svg").count() == 2
     assert page.locator(".drawing svg .chip rect.box").count() == 3
-    assert page.get_by_text("is 3.33x faster than torch eager").is_visible()
+    expect(page.get_by_text("is 3.33x faster than torch eager")).to_be_visible()
     for title in ("What is fused", "From eager to fused", "One operation more", "Roofline", "Every version"):
-        assert page.get_by_role("heading", name=title).is_visible()
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
     assert page.locator(".plot svg").count() == 3
     assert errors == []
 

@@ -42,6 +42,10 @@ render_node_details(spec, st.session_state.get("graph", {{}}).get("node"))
 """
 
 
+PAINTED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50))))"
+"""The drawing is arranged anew whenever its room changes, before the browser paints."""
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("page")
@@ -126,7 +130,7 @@ def test_legible_and_whole_at_every_width(opened: Callable[..., Any], name: str)
     heights = []
     for width in (1600, 1200, 900, 700, 400):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(400)
+        page.evaluate(PAINTED)
         picture = page.locator(".picture").bounding_box()
         svg = page.locator(".picture svg")
         box, view = svg.bounding_box(), [float(v) for v in svg.get_attribute("viewBox").split()]

@@ -1,7 +1,8 @@
 """Problems that people reported in public, each a test of what Planscope shows; named by their source (FE and PT are
 issues of NVIDIA/cudnn-frontend and pytorch/pytorch). Recordings stand in for a GPU, real cuDNN plans without one.
 
-Tested elsewhere: PT 188892 and diffusers 9704 (missing and mismatched libraries) in tests/machine/test_libraries.py.
+Tested elsewhere: PT 188892 and diffusers 9704 (missing and mismatched libraries) in tests/machine/test_libraries.py,
+and that two builds of one plan are alike to the byte (FE 729) in tests/cudnn/test_replay.py.
 
 Waiting for what they need:
 
@@ -23,13 +24,10 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from engine.cli.app import app
 from engine.plans.candidates import MODES
 from engine.records.run import RunRecord
 from engine.runs.recordings import Recordings
@@ -72,16 +70,6 @@ def show(recorded, invoke) -> Show:
         return json.loads(invoke("runs", "show", run.id, "--json").stdout), invoke("runs", "show", run.id).stdout
 
     return told
-
-
-@pytest.fixture(scope="session")
-def planned(tmp_path_factory) -> Path:
-    """The run file of a plan job without a GPU: matmul for the H200, two plans that were compiled."""
-    file = tmp_path_factory.mktemp("planned") / "run.zip"
-    arguments = ["plan", "matmul", "--target", "h200", "--modes", "FALLBACK", "--out", str(file), "--json"]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    return file
 
 
 def members(file: bytes) -> dict[str, bytes]:

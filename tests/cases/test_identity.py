@@ -4,7 +4,6 @@ index in a list."""
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 
@@ -12,22 +11,11 @@ import pytest
 
 from engine.bundles.export import bundle
 from engine.graph.pipelines import CATALOGUE
-from engine.jobs.planning import plan_graph
-from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import ROOT
-from engine.jobs.replies import End
-from engine.plans.targets import resolve_target
 from engine.records.plan import PlanIdentity, Status
 from engine.runs.archive import pack
 from tests.cases.conftest import members
 
-H200 = resolve_target("h200")
-GRAPH_COUNTER = re.compile(rb"i\x03gid(?:i.|U.|I..|l....)", re.DOTALL)
-"""The frontend's, a UBJSON integer."""
-KERNEL_PARAMETERS = re.compile(rb'"rawData":"[^"]*"')
-"""Of a compiled kernel: cuDNN keeps the memory they lay in, with whatever stood between them (addresses of the process
-that built it, mostly)."""
-FACTS = ("workspace_bytes", "behavior_notes", "numerical_notes", "blob_bytes", "remark")
 REPLAY = """
 import json
 from engine.machine.driver import load_libcuda
@@ -59,51 +47,6 @@ def test_fe_729_every_candidate_of_every_pipeline_replays_under_its_name():
     assert [names for names in replayed if names[1] != names[2]] == []
 
 
-@pytest.fixture(scope="module")
-def built_twice(tmp_path_factory):
-    """By pipeline: pairs of answers, each plan built twice from its recipe. All plans that need no compiler, and the
-    first of every engine that does."""
-    folder, tasks = tmp_path_factory.mktemp("blobs"), {}
-    with BuilderPool(2) as pool:
-        for name, pipeline in CATALOGUE.items():
-            spec, engines = pipeline.graph({}), set()
-            listed = plan_graph(spec, H200, pool=pool, blob_dir=folder, build=False).plans
-            for plan in listed:
-                compiled = "RUNTIME_COMPILATION" in plan.behavior_notes
-                if compiled and plan.identity.engine_id in engines:
-                    continue
-                engines |= {plan.identity.engine_id} if compiled else set()
-                content = {
-                    "spec": spec.model_dump_json(),
-                    "target": H200.model_dump_json(),
-                    "identity": plan.identity.model_dump_json(),
-                    "plan_name": plan.plan_name,
-                    "modes": [],
-                    "blob_dir": str(folder),
-                }
-                tasks.setdefault(name, []).append((plan, [pool.submit("build", content) for _ in range(2)]))
-        return folder, {name: [(p, [t.result() for t in twice]) for p, twice in of] for name, of in tasks.items()}
-
-
-@pytest.mark.cudnn
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_fe_729_built_twice_it_is_the_same_plan_to_the_byte_but_for_a_counter_and_stray_bytes(built_twice, name):
-    folder, answers = built_twice
-    for plan, twice in answers[name]:
-        assert [reply.end for reply in twice] == [End.DONE] * 2, [reply.message for reply in twice]
-        first, second = ({fact: reply.content[fact] for fact in FACTS} for reply in twice)
-        assert first == second
-        assert first["behavior_notes"] == list(plan.behavior_notes) and first["remark"] is None
-        blobs = [(folder / reply.content["blob_sha256"]).read_bytes() for reply in twice]
-        assert [len(GRAPH_COUNTER.findall(blob)) for blob in blobs] == [1, 1]
-        blobs = [GRAPH_COUNTER.sub(b"", blob) for blob in blobs]
-        if "RUNTIME_COMPILATION" in plan.behavior_notes:
-            # Everything else, the code above all, is the same.
-            assert [len(KERNEL_PARAMETERS.findall(blob)) for blob in blobs] == [1, 1]
-            blobs = [KERNEL_PARAMETERS.sub(b"", blob) for blob in blobs]
-        assert blobs[0] == blobs[1], plan.plan_name
-
-
 def keys(content):
     """Every key at any depth of a JSON document."""
     if isinstance(content, dict):
@@ -115,8 +58,8 @@ def keys(content):
 
 
 @pytest.mark.cudnn
-def test_flashinfer_3449_a_run_file_names_plans_by_engine_and_knobs(planned):
-    run = json.loads(members(planned.read_bytes())["run.json"])
+def test_flashinfer_3449_a_run_file_names_plans_by_engine_and_knobs(run_file):
+    run = json.loads(members(run_file.read_bytes())["run.json"])
     assert not [key for key in keys(run) if "index" in key.lower()]
     for plan in run["plans"]:
         assert set(plan["identity"]) == {"engine_id", "knobs"}

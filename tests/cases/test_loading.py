@@ -47,8 +47,8 @@ def test_fe_254_both_times_are_shown(show):
 
 
 @pytest.mark.cudnn
-def test_fe_254_also_of_plans_made_without_a_gpu(planned):
-    inside = members(planned.read_bytes())
+def test_fe_254_also_of_plans_made_without_a_gpu(run_file):
+    inside = members(run_file.read_bytes())
     plans = json.loads(inside["run.json"])["plans"]
     compiled = [plan for plan in plans if "RUNTIME_COMPILATION" in plan["behavior_notes"]]
     assert compiled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -52,15 +51,3 @@ def invoke(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]
         return result
 
     return run
-
-
-@pytest.fixture(scope="session")
-def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run file of a real plan job: matmul for the H200, the two plans of mode FALLBACK."""
-    out = tmp_path_factory.mktemp("planned") / "run.zip"
-    arguments = ["plan", "matmul", "--target", "h200", "--modes", "FALLBACK", "--out", str(out), "--json"]
-    command = [sys.executable, "-m", "engine", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [plan["status"] for plan in json.loads(done.stdout)["plans"]] == ["ok", "ok"]
-    return out

@@ -12,7 +12,19 @@ from engine.records.fusion import FusionRecord
 @pytest.mark.cudnn
 def test_a_plan_of_a_comparison_needs_no_gpu(engine, tmp_path, home):
     out = tmp_path / "fusion.json"
-    arguments = ["matmul_epilogue", "-p", "m=256", "--target", "h200", "--plan-only", "--out", out, "--json"]
+    arguments = [
+        "matmul_epilogue",
+        "-p",
+        "m=256",
+        "--target",
+        "h200",
+        "--plan-only",
+        "--builders",
+        1,
+        "--out",
+        out,
+        "--json",
+    ]
     done = engine("fusion", *arguments)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -31,7 +43,7 @@ def test_a_plan_of_a_comparison_needs_no_gpu(engine, tmp_path, home):
 
 @pytest.mark.cudnn
 def test_the_plan_as_a_table(engine):
-    done = engine("fusion", "conv_relu", "--target", "h200", "--plan-only")
+    done = engine("fusion", "conv_relu", "--target", "h200", "--plan-only", "--builders", 1)
     assert done.returncode == 0, done.stderr
     assert "planned for  NVIDIA H200" in done.stdout
     assert "2 pieces must move 4.07 MiB, the fused graph 2.07 MiB: 1.97x as much unfused." in done.stdout

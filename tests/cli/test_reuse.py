@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,61 +11,42 @@ from engine.machine.gpus import list_gpus
 from engine.records.reuse import Way
 from engine.runs.archive_reading import read_run_file
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.cudnn, pytest.mark.skipif(bool(list_gpus()), reason="says what it does without a GPU")]
 SMALL = ("conv_relu", "-p", "c=16", "-p", "k=16", "-p", "h=8", "-p", "w=8", "--modes", "FALLBACK", "--target", "h200")
 
-
-SIZED = (*SMALL, "--plans", "1", "--repeats", "1", "--sizes", "n=8,16", "--no-matrix")
-
-
-@pytest.fixture(scope="module")
-def studied(tmp_path_factory):
-    """A data folder, the run file of a real study that was done there, and what the command said of it."""
-    folder = tmp_path_factory.mktemp("studied")
-    home, out = folder / "home", folder / "run.zip"
-    done = subprocess.run(
-        [sys.executable, "-m", "engine", "reuse", *SIZED, "--out", str(out), "--json"],
-        cwd=ROOT,
-        env={**os.environ, "PLANSCOPE_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return home, out, json.loads(done.stdout)
+SIZED = (*SMALL, "--plans", "2", "--repeats", "1", "--sizes", "n=8,16", "--no-matrix")
 
 
 @pytest.mark.slow
 def test_a_study_for_programs_and_as_a_run_file(studied, invoke, monkeypatch):
-    home, out, told = studied
-    (cost,) = told["reuse"]["costs"]
+    told = json.loads(studied.told)
+    cost, _ = told["reuse"]["costs"]
     assert (told["reuse"]["on_gpu"], cost["message"], cost["execute_load_ms"]) == (False, None, None)
     assert cost["load_speedup"] == cost["cold_ms"]["values_ms"][0] / cost["load_ms"]["values_ms"][0]
     assert told["sentences"][-1].startswith("Built and loaded without a GPU")
     shapes = told["reuse"]["shapes"]
     assert [[size["size"] for size in series["sizes"]] for series in shapes["series"]] == [[8, 16]] * len(Way)
-    assert shapes["matrix"] == []
-    run = read_run_file(out.read_bytes()).run
+    assert len(shapes["matrix"]) == 4
+    run = read_run_file(studied.file.read_bytes()).run
     assert run.id == told["run_id"] and run.reuse.costs[0].key == cost["key"]
-    monkeypatch.setenv("PLANSCOPE_HOME", str(home))
+    monkeypatch.setenv("PLANSCOPE_HOME", str(studied.home))
     kept = json.loads(invoke("runs", "list", "--json").stdout)["runs"]
     assert [one["reuse"] for one in kept if one["id"] == run.id] == [True]
-    assert json.loads(invoke("runs", "import", out, "--json").stdout) == {
+    assert json.loads(invoke("runs", "import", studied.file, "--json").stdout) == {
         "id": run.id, "already": True, "original_id": None,
     }  # fmt: skip
 
 
 def test_a_study_for_people_with_sizes(studied, invoke, monkeypatch):
     """Of the study that was done before."""
-    file = read_run_file(studied[1].read_bytes())
+    file = read_run_file(studied.file.read_bytes())
 
     def study(asked, folder, *_):
         assert (list(asked.shapes), asked.letter, asked.matrix, asked.plans, asked.repeats) == (
             [8, 16],
             "n",
             False,
-            1,
+            2,
             1,
         )
         for sha256, blob in file.blobs.items():

@@ -1,12 +1,9 @@
 """Real cuDNN without a GPU: a pool of two builders for the whole session, and what it planned, kept for every test that
 asks."""
 
-import time
-from dataclasses import dataclass
-
 import pytest
 
-from engine.graph.pipelines import CATALOGUE, pipeline
+from engine.graph.pipelines import pipeline
 from engine.jobs.planning import PlanOutcome, builder_environment, plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.plans.targets import resolve_target, target_from_properties
@@ -39,31 +36,11 @@ class Bench:
             )
         return self._known[question]
 
-    def blob(self, plan):
-        return (self.folder / plan.blob_sha256).read_bytes()
-
-
-@dataclass(frozen=True)
-class AllFive:
-    outcomes: dict[str, PlanOutcome]
-    seconds: float
-
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory):
     with BuilderPool(2) as pool:
         yield Bench(pool, tmp_path_factory.mktemp("blobs"))
-
-
-@pytest.fixture(scope="session")
-def all_five(bench) -> AllFive:
-    """Every pipeline at its defaults for the H200, all plans built from cold, and the time from the pool's start to the
-    end."""
-    started = time.monotonic()
-    with BuilderPool(2) as pool:
-        fresh = Bench(pool, bench.folder)
-        outcomes = {name: fresh.plan(name) for name in CATALOGUE}
-    return AllFive(outcomes, time.monotonic() - started)
 
 
 @pytest.fixture

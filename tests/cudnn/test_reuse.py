@@ -10,7 +10,7 @@ from engine.graph.pipelines import pipeline
 from engine.jobs.many_shapes import ManyShapes
 from engine.jobs.protocol import JobCancelled
 from engine.jobs.standby import Standby
-from engine.jobs.studying import Processes, Study, study
+from engine.jobs.studying import Study, study
 from engine.machine.gpus import list_gpus
 from engine.plans.calls import record_calls
 from engine.plans.targets import resolve_target
@@ -18,7 +18,6 @@ from engine.records.options import SweepOptions
 from engine.records.payoff import sentences
 from engine.records.plan import PlanIdentity
 from engine.records.reuse import Way
-from engine.runs.archive import pack
 from engine.runs.archive_reading import read_run_file
 
 pytestmark = [
@@ -35,27 +34,11 @@ def conv(n):
 
 
 @pytest.fixture(scope="module")
-def studied(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("study")
-    asked = Study(
-        pipeline="conv_relu",
-        parameters={name: str(value) for name, value in {**SMALL, "n": 8}.items()},
-        graph=conv(8),
-        target=H200,
-        options=SweepOptions(modes=("FALLBACK",)),
-        repeats=1,
-        plans=2,
-        letter="n",
-        shapes={8: conv(8), 16: conv(16)},
-    )
-    told = []
-    run, _ = study(asked, folder, threading.Event(), lambda *step: told.append(step), Processes(builders=2))
-    return run, folder, told
+def reuse(studied):
+    return read_run_file(studied.file.read_bytes()).run.reuse
 
 
-def test_builds_and_loads_are_each_of_a_process_of_its_own(studied):
-    run, _, told = studied
-    reuse = run.reuse
+def test_builds_and_loads_are_each_of_a_process_of_its_own(reuse):
     assert (reuse.on_gpu, reuse.repeats, len(reuse.costs)) == (False, 1, 2)
     for cost in reuse.costs:
         assert cost.message is None
@@ -65,11 +48,10 @@ def test_builds_and_loads_are_each_of_a_process_of_its_own(studied):
         assert (cost.again_ms is None) is cost.compiled
     compiled = [cost for cost in reuse.costs if cost.compiled]
     assert compiled and all(cost.speedup > 10 for cost in compiled)
-    assert told[-1][0] == "done" and told[-1][1] == told[-1][2]
 
 
-def test_a_kernel_cache_serves_many_sizes_and_can_be_saved(studied):
-    shapes = studied[0].reuse.shapes
+def test_a_kernel_cache_serves_many_sizes_and_can_be_saved(reuse):
+    shapes = reuse.shapes
     static, cached, override = (shapes.of(way) for way in Way)
     assert all(size.build_ms and size.plan_name for size in (*static.sizes, *cached.sizes))
     assert cached.sizes[1].build_ms < cached.sizes[0].build_ms / 5
@@ -77,21 +59,15 @@ def test_a_kernel_cache_serves_many_sizes_and_can_be_saved(studied):
     assert all("override shape" in size.refused.lower() for size in override.sizes)
 
 
-def test_a_recipe_of_one_size_is_built_at_every_other(studied):
-    matrix = studied[0].reuse.shapes.matrix
+def test_a_recipe_of_one_size_is_built_at_every_other(reuse):
+    matrix = reuse.shapes.matrix
     assert {(one.tuned_at, one.run_at) for one in matrix} == {(a, b) for a in (8, 16) for b in (8, 16)}
     assert all(one.builds and one.hot is None for one in matrix)
 
 
-def test_what_it_says_claims_no_speed_of_execution(studied):
-    text = " ".join(sentences(studied[0].reuse))
+def test_what_it_says_claims_no_speed_of_execution(reuse):
+    text = " ".join(sentences(reuse))
     assert "Loading is" in text and "nothing was executed" in text and "No override shape for 2 of 2 sizes" in text
-
-
-def test_a_study_is_kept_as_a_run_file(studied):
-    run, folder, _ = studied
-    blobs = {plan.blob_sha256: (folder / plan.blob_sha256).read_bytes() for plan in run.plans if plan.blob_sha256}
-    assert read_run_file(pack(run, blobs)).run == run
 
 
 def test_attention_takes_no_kernel_cache_but_overridden_shapes(bench, tmp_path):

@@ -27,18 +27,12 @@ MATMUL = pipeline("matmul").graph({})
 SDPA = pipeline("sdpa").graph({})
 
 
-@pytest.fixture(scope="module")
-def pool():
-    with BuilderPool(2) as pool:
-        yield pool
-
-
 @pytest.fixture
-def plan(pool, tmp_path):
+def plan(bench, tmp_path):
     """``plan(spec, mode, build=..., **what is asked beyond it)``: the outcome, and plans beyond the heuristics by
     key."""
 
-    def call(spec, mode, build=False, pool=pool, cancel=None, sink=None, **beyond):
+    def call(spec, mode, build=False, pool=bench.pool, cancel=None, sink=None, **beyond):
         asked = Beyond(**beyond)
         outcome = plan_graph(
             spec, H200, [mode], pool=pool, blob_dir=tmp_path, build=build, beyond=asked, cancel=cancel, sink=sink
