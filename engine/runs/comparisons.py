@@ -89,6 +89,7 @@ def from_bytes(data: bytes, name: str) -> FusionRecord:
         raise invalid("file", name, rule, "Make one with `python -m engine fusion`.") from None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _read(path: Path, changed_ns: int) -> FusionRecord:
-    return from_bytes(path.read_bytes()[: LIMIT_BYTES + 1], path.name)
+    with path.open("rb") as file:
+        return from_bytes(file.read(LIMIT_BYTES + 1), path.name)
