@@ -106,9 +106,9 @@ def slides(kept: Kept) -> tuple[Slide, ...]:
         (
             "Roofline",
             roofline_figure(record),
-            "Rate over intensity, hot; the thick line is the fastest that anything was in this run, the dotted one the "
-            "public specification. The arrow leads from cuDNN unfused to fused. What stays in the L2 between kernels "
-            "may stand above the slanted line.",
+            "Rate over intensity, hot; the thick line is the fastest copy or piece too large for the L2, and a large "
+            "matmul, of this run, the dotted one the public specification. The arrow leads from cuDNN unfused to "
+            "fused. What stays in the L2 between kernels may stand above the slanted line.",
         ),
     ):
         if figure is not None:
