@@ -26,7 +26,8 @@ METHOD = (
     "calling thread.",
     "Kernels are counted by the profiler. Bytes that must move are computed: what each cuDNN graph and each call of "
     "torch reads and writes at least once; what the kernels of one call pass to each other (a bias that is spread out "
-    "first, an amax in two steps) is not in them. Bandwidth is these bytes over the hot time; caches may hold some of them.",
+    "first, an amax in two steps) is not in them. Bandwidth is these bytes over the hot time; caches may hold some of "
+    "them.",
     "Unfused is the same graph cut into the smallest graphs that cuDNN takes, the heuristics' first pick for each, "
     "with tensors of the I/O type between them; a piece that cuDNN refuses alone runs in torch. The tuned plan was "
     "chosen by samples of its own, apart from those shown.",
