@@ -85,7 +85,7 @@ def from_bytes(data: bytes, name: str) -> FusionRecord:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][:4])
-        rule = f"this is no comparison ({where}: {first['msg']})."
+        rule = f"this is no comparison ({f'{where}: ' if where else ''}{first['msg']})."
         raise invalid("file", name, rule, "Make one with `python -m engine fusion`.") from None
 
 

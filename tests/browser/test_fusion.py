@@ -94,6 +94,11 @@ def test_the_saved_file_opens_offline_and_asks_nobody(kept, page, chromium, tmp_
     assert opened.locator("section:visible h2").inner_text() == "What is fused"
     opened.keyboard.press("Escape")
     assert opened.locator("section:visible").count() == 6
+    opened.set_viewport_size({"width": 1024, "height": 640})
+    opened.keyboard.press("p")
+    for _ in range(5):  # All but the tables.
+        opened.wait_for_function("() => document.documentElement.scrollHeight <= innerHeight")
+        opened.keyboard.press("ArrowRight")
     assert errors == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()
 
