@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -43,7 +44,7 @@ def waterfall_figure(record: FusionRecord) -> go.Figure | None:
     rows = [
         {"key": "start", "plan_name": start},
         *({"key": f"step{i}", "plan_name": _step_name(step)} for i, step in enumerate(found)),
-        {"key": "end", "plan_name": "cuDNN fused" + (", tuned" if found[-1].cause is Cause.TUNING else "")},
+        {"key": "end", "plan_name": _end_name(record, found[-1])},
     ]
     readings = [fmt_us(first), *(_step_text(step) for step in found), fmt_us(last)]
     hover = [f"{start}: {fmt_us(first)}", *map(_step_hover, found), f"in the end: {fmt_us(last)}"]
@@ -67,15 +68,16 @@ def waterfall_figure(record: FusionRecord) -> go.Figure | None:
 
 def growth_figure(record: FusionRecord) -> go.Figure | None:
     """Hot time of the first operation, of the first two, and so on, fused (the faster of first pick and tuned) and
-    unfused."""
-    stages = [stage for stage in record.growth if any(version.timings for version in stage.versions)]
-    if not stages:
+    unfused. A stage that was not measured keeps its row."""
+    stages = record.growth
+    fused, unfused = [_fused_us(stage) for stage in stages], [_unfused_us(stage) for stage in stages]
+    known = [value for value in (*fused, *unfused) if value is not None]
+    if not known:
         return None
     rows = [
         {"key": stage.graph_id, "plan_name": stage.added if i == 0 else f"+ {stage.added}"}
         for i, stage in enumerate(stages)
     ]
-    fused, unfused = [_fused_us(stage) for stage in stages], [_unfused_us(stage) for stage in stages]
     hover = [_growth_hover(stages, i, fused, unfused) for i in range(len(stages))]
     both = [i for i in range(len(rows)) if fused[i] is not None and unfused[i] is not None]
     traces = [
@@ -96,7 +98,6 @@ def growth_figure(record: FusionRecord) -> go.Figure | None:
             points(name, rows, at, [v or 0.0 for v in values], hover, {"color": colour, "size": 11, "symbol": symbol})
         )
     readings = [_added(fused, i) + " / " + _added(unfused, i) for i in range(len(rows))]
-    known = [value for value in (*fused, *unfused) if value is not None]
     axis = value_axis(
         "GPU time, hot (µs); at the right what the operation adds, fused / unfused", 0, max(known), log=False
     )
@@ -111,6 +112,14 @@ def _step_name(step: Step) -> str:
     return step.cause.value if step.saved_us >= 0 else f"{step.cause.value}: a loss"
 
 
+def _end_name(record: FusionRecord, last: Step) -> str:
+    """What the steps lead to, which is no fused version where none was measured."""
+    if last.cause is Cause.LIBRARY:
+        return VersionKind.UNFUSED.words
+    tuned = last.cause is Cause.TUNING or record.timed(VersionKind.FIRST_PICK) is None
+    return VersionKind.TUNED.words if tuned else "cuDNN fused"
+
+
 def _step_text(step: Step) -> str:
     sign = "−" if step.saved_us >= 0 else "+"
     return f"{sign}{fmt_us(abs(step.saved_us))}  {fmt_ratio(step.factor)}"
@@ -118,7 +127,8 @@ def _step_text(step: Step) -> str:
 
 def _step_hover(step: Step) -> str:
     how = "<br>an estimate: the difference was measured, its split was not" if step.estimated else ""
-    return f"<b>{step.cause.value}</b><br>{fmt_us(step.before_us)} to {fmt_us(step.after_us)}<br>{step.detail}{how}"
+    times = f"{fmt_us(step.before_us)} to {fmt_us(step.after_us)}"
+    return f"<b>{step.cause.value}</b><br>{times}<br>{escape(step.detail, quote=False)}{how}"
 
 
 def _best_torch(record: FusionRecord) -> Version | None:
@@ -141,9 +151,10 @@ def _added(values: Sequence[float | None], i: int) -> str:
     value = values[i]
     if value is None:
         return theme.NOTHING
-    before = values[i - 1] if i else None
-    if before is None:
+    if not i:
         return fmt_us(value)
+    if (before := values[i - 1]) is None:
+        return theme.NOTHING  # What it adds to what was not measured is not known.
     if abs(value - before) < NOTHING_US:
         return "±0"
     return f"{'+' if value >= before else '−'}{fmt_us(abs(value - before), 2)}"
@@ -154,6 +165,7 @@ def _growth_hover(
 ) -> str:
     stage = stages[i]
     return (
-        f"<b>up to {stage.added}</b><br>fused {fmt_us(fused[i])}, {fmt_bytes(stage.fused_bytes)} must move"
+        f"<b>up to {escape(stage.added, quote=False)}</b>"
+        f"<br>fused {fmt_us(fused[i])}, {fmt_bytes(stage.fused_bytes)} must move"
         f"<br>unfused {fmt_us(unfused[i])}, {fmt_bytes(stage.unfused_bytes)} must move"
     )

@@ -7,6 +7,7 @@ public specification, which is then named.
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -33,7 +34,7 @@ def roofline_figure(record: FusionRecord) -> go.Figure | None:
     ridge = ceilings.matmul_tflops * 1e3 / fastest.gbps
     low = min(min(x for x, _ in spots.values()), ridge) / 3
     high = max(max(x for x, _ in spots.values()), ridge) * 3
-    seen = f"fastest in this run ({fastest.by}, matmul)"
+    seen = f"fastest in this run ({escape(fastest.by, quote=False)}, matmul)"
     traces = [_roof(seen, low, high, fastest.gbps, ceilings.matmul_tflops, theme.INTERVAL_COLOUR, 2.5)]
     gpu = record.environment.gpu.name if record.environment.gpu else ""
     if (spec := SPECIFICATIONS.get(gpu)) is not None:

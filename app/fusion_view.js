@@ -1,9 +1,11 @@
-// Shows what Python drew; and, while somebody presents, tells which way the arrow keys turn.
+// Shows what Python drew; and, while somebody presents, tells which slide the arrow keys turn to. It is told by number,
+// and counted on from the one asked for last: of keys pressed faster than slides are drawn only the last one is heard.
 const TURNS = {
-  ArrowRight: "next", ArrowDown: "next", PageDown: "next", " ": "next",
-  ArrowLeft: "back", ArrowUp: "back", PageUp: "back",
-  Home: "first", End: "last", Escape: "leave",
+  ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1,
+  ArrowLeft: -1, ArrowUp: -1, PageUp: -1,
+  Home: -Infinity, End: Infinity,
 };
+const PATIENCE_MS = 3000;
 
 // As large as the slide may be with all of it on the screen; a long table is scrolled.
 const LARGEST = 1.8, SMALLEST = 0.9, WIDTH = 900;
@@ -25,12 +27,19 @@ export default function (component) {
     root.drawn = data.html;
   }
   root.away?.();
+  if (!data.listens || root.goal === data.at) root.goal = undefined;
   if (!data.listens) return;
   const press = (event) => {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || !TURNS[event.key]) return;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") setTriggerValue("turn", "leave");
+    else if (event.key in TURNS) {
+      root.goal = Math.min(Math.max((root.goal ?? data.at) + TURNS[event.key], 0), data.last);
+      clearTimeout(root.patience);
+      root.patience = setTimeout(() => { root.goal = undefined; }, PATIENCE_MS);
+      setTriggerValue("turn", root.goal);
+    } else return;
     event.preventDefault();
-    setTriggerValue("turn", TURNS[event.key]);
   };
   document.addEventListener("keydown", press);
   window.addEventListener("resize", fit);

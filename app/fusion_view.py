@@ -106,9 +106,9 @@ def slides(kept: Kept) -> tuple[Slide, ...]:
         (
             "Roofline",
             roofline_figure(record),
-            "Rate over intensity, hot; the thick line is the fastest that anything was in this run, the dotted one the "
-            "public specification. The arrow leads from cuDNN unfused to fused. What stays in the L2 between kernels "
-            "may stand above the slanted line.",
+            "Rate over intensity, hot; the thick line is the fastest copy or piece too large for the L2, and a large "
+            "matmul, of this run, the dotted one the public specification. The arrow leads from cuDNN unfused to "
+            "fused. What stays in the L2 between kernels may stand above the slanted line.",
         ),
     ):
         if figure is not None:
@@ -161,11 +161,11 @@ def render_presented(shown: tuple[Slide, ...], record: FusionRecord) -> None:
 
     def turn() -> None:
         state = st.session_state.get("fusion-keys") or {}
-        goal = {"next": at + 1, "back": at - 1, "first": 0, "last": len(shown) - 1}.get(str(state.get("turn")))
-        if goal is None:
-            stop_presenting()
-        else:
+        goal = state.get("turn")
+        if isinstance(goal, int):
             st.query_params["slide"] = str(min(max(goal, 0), len(shown) - 1) + 1)
+        else:
+            stop_presenting()
 
     st.html(PRESENT_CSS)
     st.markdown(f"### {escaped(shown[at].title)}")
@@ -173,7 +173,9 @@ def render_presented(shown: tuple[Slide, ...], record: FusionRecord) -> None:
         st.markdown(escaped(said[0]))
     shown[at].render()
     _component(
-        data={"html": f"<p>{at + 1} / {len(shown)}</p>", "listens": True}, key="fusion-keys", on_turn_change=turn
+        data={"html": f"<p>{at + 1} / {len(shown)}</p>", "listens": True, "at": at, "last": len(shown) - 1},
+        key="fusion-keys",
+        on_turn_change=turn,
     )
 
 

@@ -24,8 +24,10 @@ METHOD = (
     "Hot: a CUDA graph of several executions, replayed and event-timed, all versions in turns in shuffled order, at "
     "least 100 samples each. Cold: an execution that finds nothing of its own in the L2. Host: what a call costs the "
     "calling thread.",
-    "Kernels are counted by the profiler. Bytes that must move are computed: what each kernel reads and writes at "
-    "least once. Bandwidth is these bytes over the hot time; caches may hold some of them.",
+    "Kernels are counted by the profiler. Bytes that must move are computed: what each cuDNN graph and each call of "
+    "torch reads and writes at least once; what the kernels of one call pass to each other (a bias that is spread out "
+    "first, an amax in two steps) is not in them. Bandwidth is these bytes over the hot time; caches may hold some of "
+    "them.",
     "Unfused is the same graph cut into the smallest graphs that cuDNN takes, the heuristics' first pick for each, "
     "with tensors of the I/O type between them; a piece that cuDNN refuses alone runs in torch. The tuned plan was "
     "chosen by samples of its own, apart from those shown.",
@@ -34,7 +36,7 @@ METHOD = (
     "torch.compile runs without CUDA graphs of its own, for every hot time is taken from one made here. Its first call "
     "stands apart; max-autotune compiles second, in a process that the first has warmed up.",
     "What fusing saves is measured; its split is an estimate from the same run. Launches: kernels removed, times the "
-    "smallest kernel's time. Bytes: those not moved, over the fastest rate seen. The kernels' own time is the rest. "
+    "smallest kernel's time. Bytes: those not moved, over the fastest rate. The kernels' own time is the rest. "
     "The main kernel before fusing is its share of the unfused time, by the pieces' times alone.",
     "Fastest rate: of a copy, and of pieces that move at least four times the L2.",
 )
@@ -138,7 +140,7 @@ def versions_table(record: FusionRecord) -> Table:
         Column("cold", "GPU time with a cold L2, median", number=True),
         Column("host", "what a call costs the calling thread, median", number=True),
         Column("kernels", "launched per execution, counted by the profiler; memset and memcpy beside", number=True),
-        Column("must move", "bytes that its kernels read and write at least once", number=True),
+        Column("must move", "bytes that its cuDNN graphs or calls of torch read and write at least once", number=True),
         Column("GB/s", "those bytes over the hot time", number=True),
         Column("TFLOP/s", "the graph's work over the hot time", number=True),
         Column("error", "largest relative error against the reference", number=True),

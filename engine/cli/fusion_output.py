@@ -9,7 +9,7 @@ from engine.cli.shapes import cudnn_json, refusal_json, target_json
 from engine.graph.cost import Cost, cost
 from engine.graph.cutting import cut
 from engine.records.attribution import steps
-from engine.records.fusion import FusionRecord, PieceRecord, Version
+from engine.records.fusion import FusionRecord, PieceRecord, Version, VersionKind
 from engine.records.fusion_sentences import sentences
 from engine.records.rates import bandwidth_gbps, fastest_gbps, rate_tflops
 from engine.records.samples import Samples
@@ -97,12 +97,13 @@ def _print_versions(record: FusionRecord) -> None:
 
 def _print_growth(record: FusionRecord) -> None:
     print()
-    rows = []
+    seen = {version.kind for stage in record.growth for version in stage.versions}
+    kinds, rows = [kind for kind in VersionKind if kind in seen], []
     for stage in record.growth:
-        hot = [_us(v.timings.hot if v.timings else None) for v in stage.versions]
+        measured = (stage.version(kind) for kind in kinds)
+        hot = [_us(v.timings.hot if v is not None and v.timings else None) for v in measured]
         rows.append((f"+ {stage.added}", *hot, f"{stage.fused_bytes:,}", f"{stage.unfused_bytes:,}"))
-    header = [version.kind.words for version in record.growth[0].versions]
-    print_table(["stage", *header, "fused (bytes)", "unfused (bytes)"], rows)
+    print_table(["stage", *(kind.words for kind in kinds), "fused (bytes)", "unfused (bytes)"], rows)
 
 
 def fusion_json(record: FusionRecord) -> dict[str, Any]:

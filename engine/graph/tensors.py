@@ -56,6 +56,10 @@ class Role(StrEnum):
     SCALAR = "scalar"
 
 
+LARGEST = 2**63 - 1
+"""Of a dim or a stride: cuDNN has them in 64 bits."""
+
+
 class TensorSpec(BaseModel):
     """One tensor of a graph. ``strides`` are in elements; ``value`` is set on scalars only."""
 
@@ -75,6 +79,8 @@ class TensorSpec(BaseModel):
             raise ValueError(f"tensor {self.name}: {len(self.dims)} dims but {len(self.strides)} strides")
         if any(d < 1 for d in self.dims) or any(s < 0 for s in self.strides):
             raise ValueError(f"tensor {self.name}: dims must be positive and strides not negative")
+        if max(*self.dims, *self.strides) > LARGEST:
+            raise ValueError(f"tensor {self.name}: dims and strides must fit into 64 bits")
         if (self.value is None) == (self.role is Role.SCALAR):
             raise ValueError(f"tensor {self.name}: a scalar has a value and nothing else has one")
         return self

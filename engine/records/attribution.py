@@ -55,11 +55,13 @@ class Step:
 def steps(record: FusionRecord) -> tuple[Step, ...]:
     """From torch eager to the tuned plan, as far as versions on the way were measured; they multiply to the whole."""
     eager, unfused, first, tuned = (record.version(kind) for kind in _PATH)
+    if first is None or first.timings is None:  # The first pick may give a wrong result, or not run.
+        first = tuned
     found: list[Step] = []
     if (pair := _times(eager, unfused)) is not None:
         found.append(_step(Cause.LIBRARY, *pair, f"{_kernels(eager)} to {_kernels(unfused)}"))
     if (pair := _times(unfused, first)) is not None:
-        found += _fusing(record, *pair)
+        found += _fusing(record, first, *pair)
     elif (pair := _times(eager, first)) is not None:
         found.append(_step(Cause.ENGINE, *pair, "the unfused version was not measured"))
     if (pair := _times(first, tuned)) is not None and first and tuned and first.plan != tuned.plan:
@@ -76,10 +78,10 @@ def main_share(pieces: tuple[PieceRecord, ...]) -> float | None:
     return main / sum(us for _, us in hot) if main and len(hot) == len(pieces) else None
 
 
-def _fusing(record: FusionRecord, before: float, after: float) -> list[Step]:
+def _fusing(record: FusionRecord, first: Version | None, before: float, after: float) -> list[Step]:
     """Fusing itself, by cause: to the main pieces' own time as far as that is known, and from it to the fused
     version's."""
-    unfused, first = record.version(VersionKind.UNFUSED), record.version(VersionKind.FIRST_PICK)
+    unfused = record.version(VersionKind.UNFUSED)
     assert unfused is not None and first is not None
     share = main_share(record.pieces)
     own = sum(piece.bytes_moved for piece in record.pieces if piece.contracts)

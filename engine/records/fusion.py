@@ -7,18 +7,21 @@ wrong, has a message and no timings; nothing is left out for it.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 from engine.graph.spec import GraphSpec
-from engine.graph.tensors import FROZEN
+from engine.graph.tensors import FROZEN, LARGEST
 from engine.records.environment import Environment
 from engine.records.options import Preset
 from engine.records.passport import OutputAccuracy
 from engine.records.run import Refusal, RunStatus, TargetInfo
 from engine.records.samples import Samples
 from engine.records.timings import Timings
+
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+"""Of bytes, operations, plans."""
 
 
 class VersionKind(StrEnum):
@@ -80,9 +83,9 @@ class Version(BaseModel):
     """One version and what it gave.
 
     ``detail``: what runs, in a few words. ``plan``: a cuDNN plan's key and name. ``launches``: None where the profiler
-    saw nothing. ``bytes_moved``: what must cross memory by the version's own steps; None where those are not known, as
-    in compiled code. ``memory_bytes``: allocated beside the inputs while it ran, outputs included. ``compile_s``: the
-    first call, with everything that happens once.
+    saw nothing. ``bytes_moved``: what must cross memory by the version's own steps, of which a call of torch is one
+    whatever it launches; None where those are not known, as in compiled code. ``memory_bytes``: allocated beside the
+    inputs while it ran, outputs included. ``compile_s``: the first call, with everything that happens once.
     """
 
     model_config = FROZEN
@@ -92,9 +95,9 @@ class Version(BaseModel):
     plan: tuple[str, str] | None = None
     timings: Timings | None = None
     launches: tuple[Launch, ...] | None = Field(default=None, max_length=1000)
-    bytes_moved: int | None = Field(default=None, ge=0)
+    bytes_moved: Count | None = None
     accuracy: tuple[OutputAccuracy, ...] = ()
-    memory_bytes: int | None = Field(default=None, ge=0)
+    memory_bytes: Count | None = None
     compile_s: float | None = Field(default=None, ge=0)
     message: str | None = None
 
@@ -123,10 +126,10 @@ class PieceRecord(BaseModel):
     contracts: bool
     runs_on: Literal["cudnn", "torch"]
     plan: tuple[str, str] | None = None
-    plans: int = Field(default=0, ge=0)
+    plans: Count = 0
     refusal: Refusal | None = None
-    bytes_moved: int = Field(ge=0)
-    flops: int = Field(ge=0)
+    bytes_moved: Count
+    flops: Count
     hot: Samples | None = None
 
     @model_validator(mode="after")
@@ -144,8 +147,8 @@ class GrowthRecord(BaseModel):
     added: str
     graph_id: str
     pieces: tuple[PieceRecord, ...]
-    fused_bytes: int = Field(ge=0)
-    unfused_bytes: int = Field(ge=0)
+    fused_bytes: Count
+    unfused_bytes: Count
     versions: tuple[Version, ...] = ()
     refusal: Refusal | None = None
 
@@ -160,9 +163,9 @@ class MeasuredCeilings(BaseModel):
 
     model_config = FROZEN
 
-    copy_bytes: int = Field(ge=1)
+    copy_bytes: int = Field(ge=1, le=LARGEST)
     copy_us: Samples
-    matmul_flops: int = Field(ge=1)
+    matmul_flops: int = Field(ge=1, le=LARGEST)
     matmul_us: Samples
     launch_us: Samples
 
@@ -197,7 +200,7 @@ class FusionRecord(BaseModel):
     finished_at: AwareDatetime | None = None
     message: str | None = None
     pieces: tuple[PieceRecord, ...] = ()
-    fused_plans: int = Field(default=0, ge=0)
+    fused_plans: Count = 0
     fused_refusal: Refusal | None = None
     versions: tuple[Version, ...] = ()
     growth: tuple[GrowthRecord, ...] = ()

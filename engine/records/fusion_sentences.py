@@ -67,7 +67,8 @@ def sentences(record: FusionRecord) -> tuple[str, ...]:
     if best is None:
         why = record.fused_refusal.message if record.fused_refusal else _why(record)
         return (f"cuDNN runs no fused version of this graph here: {why}",)
-    said = [*_already(best, rivals), *_lost_and_tied(rivals)]
+    fuses = len(record.pieces) > 1
+    said = [*(_already(best, rivals) if fuses else ()), *_lost_and_tied(rivals)]
     open_ = [one for one in rivals if not one.ties]
     eager = next((one for one in open_ if one.other.kind is VersionKind.EAGER), None)
     if eager is not None and eager.ratio > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from engine.graph.tensors import FROZEN
 
@@ -19,7 +19,7 @@ class GpuState(BaseModel):
 
     model_config = FROZEN
 
-    sm_clock_mhz: int | None = None
+    sm_clock_mhz: int | None = Field(default=None, ge=0, le=1_000_000)
     memory_clock_mhz: int | None = None
     temperature_c: int | None = None
     power_w: float | None = None

@@ -85,10 +85,11 @@ def from_bytes(data: bytes, name: str) -> FusionRecord:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][:4])
-        rule = f"this is no comparison ({where}: {first['msg']})."
+        rule = f"this is no comparison ({f'{where}: ' if where else ''}{first['msg']})."
         raise invalid("file", name, rule, "Make one with `python -m engine fusion`.") from None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _read(path: Path, changed_ns: int) -> FusionRecord:
-    return from_bytes(path.read_bytes()[: LIMIT_BYTES + 1], path.name)
+    with path.open("rb") as file:
+        return from_bytes(file.read(LIMIT_BYTES + 1), path.name)

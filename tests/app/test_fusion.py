@@ -19,6 +19,7 @@ from app.fusion_words import bytes_sentence, provenance_of, versions_table
 from app.theme import fmt_bytes
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
+from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
 from engine.records.attribution import steps
 from engine.records.fusion import VersionKind
@@ -123,6 +124,26 @@ def test_growth_has_a_row_per_operation_and_what_it_adds():
     np.testing.assert_allclose(by_name["fused"].x, wanted)
     assert figure.layout.yaxis2.ticktext[1] == "+1.0 µs / +16 µs"
     json.dumps(drawing(figure), allow_nan=False)
+
+
+def test_a_stage_that_was_not_measured_keeps_its_row_and_what_follows_adds_nothing_known():
+    record = comparison()
+    growth = list(record.growth)
+    growth[1] = growth[1].model_copy(update={"versions": ()})
+    growth[3] = growth[3].model_copy(update={"versions": growth[3].versions[:1]})
+    figure = growth_figure(record.model_copy(update={"growth": tuple(growth)}))
+    assert list(figure.layout.yaxis.ticktext) == ["matmul", "+ scale", "+ bias", "+ gelu", "+ amax"]
+    assert list(figure.layout.yaxis2.ticktext)[1:] == ["– / –", "– / –", "– / +16 µs", "– / +16 µs"]
+    bare = [stage.model_copy(update={"versions": ()}) for stage in growth]
+    assert growth_figure(record.model_copy(update={"growth": tuple(bare)})) is None
+
+
+def test_the_waterfall_calls_nothing_fused_that_is_not():
+    unfused = waterfall_figure(comparison(hot={K.FIRST_PICK: None, K.TUNED: None}))
+    assert list(unfused.layout.yaxis.ticktext)[-1] == K.UNFUSED.words
+    tuned = waterfall_figure(comparison(hot={K.FIRST_PICK: None}))
+    assert list(tuned.layout.yaxis.ticktext)[-1] == K.TUNED.words
+    assert tuned.layout.yaxis2.ticktext[-1] == "30.0 µs"
 
 
 def test_the_roofline_stands_on_what_was_measured():
@@ -278,6 +299,42 @@ def test_a_broken_file_and_a_nonsense_address_are_told(home):
     app.query_params["comparison"] = "zzz"
     app.run()
     assert not app.exception
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("versions", 0, "bytes_moved"), 10**400),
+        (("pieces", 0, "bytes_moved"), 10**400),
+        (("growth", 0, "unfused_bytes"), 10**400),
+        (("ceilings", "copy_bytes"), 0),
+        (("graph", "tensors", 0, "strides"), [10**400] * 3),
+        (("versions", 0, "timings", "gpu"), {"sm_clock_mhz": 10**400}),
+    ],
+)
+def test_numbers_that_nothing_can_be_reckoned_with_are_refused(where, value):
+    content = comparison().model_dump(mode="json")
+    at = content
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    with pytest.raises(InvalidInput, match="this is no comparison"):
+        from_bytes(json.dumps(content).encode(), "x.json")
+
+
+def test_a_convolution_of_another_rank_and_a_huge_file_are_told(home):
+    keep(comparison("conv_bias_relu"), home)
+    (path,) = (home / "fusion").glob("*.json")
+    for number, stride in enumerate(([1], [0, 0], [1, 1, 1])):
+        content = json.loads(path.read_bytes())
+        content["graph"]["operations"][0]["stride"] = stride
+        (home / "fusion" / f"odd{number}.json").write_text(json.dumps(content))
+    with (home / "fusion" / "huge.json").open("wb") as file:
+        file.truncate(1 << 40)  # Takes no room, and would take all memory to read.
+    app = opened("fusion")
+    assert not app.exception
+    told = " ".join(warning.value for warning in app.warning)
+    assert all(name in told for name in ("odd0", "odd1", "odd2", "huge")) and "at most" in told
 
 
 def test_comparisons_are_kept_whole_and_read_back(tmp_path):

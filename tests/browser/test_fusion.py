@@ -64,6 +64,11 @@ def test_arrow_keys_turn_the_pages_of_a_presentation(kept, page):
         page.get_by_text(f"{number} / 5").wait_for()
         settled(page)
         assert page.locator("h3").count() == 1
+    for key, times, number in (("ArrowRight", 3, 4), ("ArrowLeft", 2, 2)):  # Faster than slides are drawn.
+        for _ in range(times):
+            page.keyboard.press(key)
+        page.get_by_text(f"{number} / 5").wait_for()
+        settled(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Present").wait_for()
     assert "present" not in page.url
@@ -90,6 +95,11 @@ def test_the_saved_file_opens_offline_and_asks_nobody(kept, page, chromium, tmp_
     assert opened.locator("section:visible h2").inner_text() == "What is fused"
     opened.keyboard.press("Escape")
     assert opened.locator("section:visible").count() == 6
+    opened.set_viewport_size({"width": 1024, "height": 640})
+    opened.keyboard.press("p")
+    for _ in range(5):  # All but the tables.
+        opened.wait_for_function("() => document.documentElement.scrollHeight <= innerHeight")
+        opened.keyboard.press("ArrowRight")
     assert errors == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()
 

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from engine.cli.fusion_output import print_fusion
 from engine.records.fusion import FusionRecord
+from tests.app.sample_fusions import comparison
 
 
 @pytest.mark.cudnn
@@ -47,6 +49,18 @@ def test_the_plan_as_a_table(engine):
     assert done.returncode == 0, done.stderr
     assert "planned for  NVIDIA H200" in done.stdout
     assert "2 pieces must move 4.07 MiB, the fused graph 2.07 MiB: 1.97x as much unfused." in done.stdout
+
+
+def test_stages_that_were_not_measured_are_dashes(capsys):
+    record = comparison()
+    growth = list(record.growth)
+    growth[0] = growth[0].model_copy(update={"versions": ()})
+    growth[1] = growth[1].model_copy(update={"versions": growth[1].versions[1:]})
+    print_fusion(record.model_copy(update={"growth": tuple(growth)}))
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("stage "))
+    assert lines[at + 1].split()[:5] == ["+", "matmul", "-", "-", "-"]
+    assert lines[at + 2].split()[:5] == ["+", "scale", "-", "30.0", "27.0"]
 
 
 def test_without_a_gpu_it_says_so(invoke, monkeypatch):

@@ -282,6 +282,23 @@ def test_the_faster_fused_version_counts_and_shares_lead_to_it():
     assert "tuning" not in sentences(made)[1]
 
 
+def test_without_a_first_pick_the_steps_lead_to_the_tuned_plan():
+    made = record({**FULL, K.FIRST_PICK: None})
+    found = steps(made)
+    assert found[-1].after_us == made.timed(K.TUNED).hot.median_us
+    assert math.isclose(math.prod(step.factor for step in found), found[0].before_us / found[-1].after_us)
+    assert Cause.TUNING not in {step.cause for step in found}
+
+
+def test_one_operation_is_not_called_fused():
+    launches = (Launch(name="k", kind="kernel", us=1.0),)
+    plain = version(K.IDIOMATIC, 10.0, launches=launches)
+    for name, said in (("matmul", False), ("sdpa", True)):
+        made = record({K.TUNED: 8.0}, name=name)
+        made = made.model_copy(update={"versions": (plain, *made.versions)})
+        assert any("already calls one fused kernel" in text for text in sentences(made)) is said
+
+
 def test_a_version_that_failed_is_said_and_a_refused_graph_too():
     said = sentences(record({**FULL, K.AUTOTUNED: None}))
     assert said[-1] == "torch.compile, max-autotune: it does not run."

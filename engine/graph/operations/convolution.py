@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,18 +11,22 @@ from engine.graph.errors import invalid
 from engine.graph.operations.base import Dims, Operation, tiles
 from engine.graph.tensors import TensorSpec
 
+Padding = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Step = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
 
 class Convolution(Operation):
-    """image (N, C, H, W) with weight (K, C, R, S) gives (N, K, P, Q); symmetric padding, in elements."""
+    """image (N, C, H, W) with weight (K, C, R, S) gives (N, K, P, Q); symmetric padding, in elements. Height
+    before width everywhere."""
 
     input_ports = ("image", "weight")
     input_rank = 4
     contracts = True
 
     kind: Literal["convolution"] = "convolution"
-    padding: tuple[int, ...] = Field(min_length=1, max_length=3)
-    stride: tuple[int, ...] = Field(min_length=1, max_length=3)
-    dilation: tuple[int, ...] = Field(min_length=1, max_length=3)
+    padding: tuple[Padding, Padding]
+    stride: tuple[Step, Step]
+    dilation: tuple[Step, Step]
 
     def infer(self, inputs: Mapping[str, TensorSpec]) -> dict[str, Dims]:
         image, weight = inputs["image"].dims, inputs["weight"].dims
