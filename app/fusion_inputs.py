@@ -70,6 +70,11 @@ def ask_graph() -> tuple[str, Mapping[str, str], GraphSpec | None]:
         key="fusion-pipeline",
         width=430,
     )
+    if (named := given.get("pipeline", name)) not in CATALOGUE:
+        known = ", ".join(CATALOGUE)
+        st.warning(
+            f"There is no pipeline {escaped(named[:TEXT_LIMIT])}. There are {known}.", icon=":material/link_off:"
+        )
     chosen = CATALOGUE[name]
     linked = {letter: text[:TEXT_LIMIT] for letter, text in given.items()}
     texts = form.typed(chosen, form.read(chosen, linked).texts, page=_PAGE)

@@ -350,3 +350,12 @@ def test_comparisons_are_kept_whole_and_read_back(tmp_path):
     with pytest.raises(ValueError, match="this is no comparison"):
         from_bytes(b"[]", "x.json")
     assert VersionKind.TUNED in {version.kind for version in found.record.versions}
+
+
+def test_a_link_to_no_pipeline_is_told(home):
+    app = opened("fusion", session={"fusion-choice": ""})
+    app.query_params["pipeline"] = "nope"
+    app.run()
+    assert not app.exception
+    (warning,) = app.warning
+    assert warning.value.startswith("There is no pipeline nope. There are conv_bias_relu")
