@@ -31,6 +31,7 @@ def run_label(run: RunSummary) -> str:
     """Where a run's numbers come from, in a line: "recorded on NVIDIA H200, cuDNN 9.19.0, 2026-01-30"."""
     what = f"cuDNN {run.cudnn}, {fmt_date(run.started_at)}"
     label = f"{_MADE[run.origin]} {run.gpu}, {what}" if run.gpu else f"planned for {run.target}, {what}"
+    label += ", a study of reuse" if run.reuse else ""
     ended = "" if run.status is RunStatus.DONE else f" ({run.status})"
     return cleaned(f"{run.title}: {label}{ended}" if run.title else label + ended)
 

@@ -205,9 +205,11 @@ def _unmeasured(run: RunRecord) -> Headline:
         sizes = [plan.workspace_bytes for plan in built if plan.workspace_bytes is not None]
         if sizes:
             figures.append(Figure("Workspace", fmt_bytes(max(sizes)), "largest of all plans"))
-    return Headline(
-        f"{sentence}; planned, not measured." if run.kind is RunKind.PLAN else f"{sentence}.", tuple(figures)
-    )
+    if run.kind is RunKind.PLAN:
+        sentence += "; planned, not measured"
+    if run.reuse is not None:
+        sentence += ": a study of reuse, and what it found stands on the Reuse page"
+    return Headline(f"{sentence}.", tuple(figures))
 
 
 def _status(plan: PlanRecord) -> str:

@@ -82,7 +82,7 @@ def _cells(run: RunSummary) -> tuple[Cell, ...]:
         Cell(run.cudnn),
         Cell(f"{run.started_at:%Y-%m-%d %H:%M}"),
         Cell(ORIGIN_WORDS[run.origin]),
-        Cell(str(run.status)),
+        Cell(f"{run.status}, a study of reuse" if run.reuse else str(run.status)),
         Cell(run.best_name or NOTHING),
         Cell(f"{good} of {run.plans}", good),
         Cell(run.torch or NOTHING),

@@ -28,7 +28,8 @@ def settle_link(state: ExploreState, fresh: bool) -> ExploreState:
         return state
     library = resources.resources().library
     run = next((run for run in library.summaries() if run.id == state.run), None)
-    graph_id = form.read(CATALOGUE[state.pipeline], state.parameters).graph_id
+    chosen = CATALOGUE[state.pipeline]
+    graph_id = form.last_good(chosen, form.read(chosen, state.parameters), {}).graph_id  # of what will be drawn
     settled, message = settle_run(state, run, graph_id, session.bare())
     if settled != state:
         session.settle(run=settled.run, plan=settled.plan, pipeline=settled.pipeline, given=settled.given)

@@ -70,7 +70,7 @@ def read_bundle(data: bytes) -> tuple[Bundle, dict[str, bytes]]:
         members = unpack(data)
         read_manifest(members)
     except BundleError as error:
-        raise invalid("bundle", f"{len(data):,} bytes", str(error), GET_ANEW) from None
+        raise invalid("bundle", f"{len(data):,} bytes", f"{str(error).rstrip('.')}.", GET_ANEW) from None
     manifest = _parse(Manifest, members, MANIFEST)
     _check_names(manifest, members)
     graphs = tuple(_graph(manifest, members, entry.number) for entry in manifest.graphs)

@@ -176,7 +176,9 @@ class Store:
         """Give a run a title; "" takes it away."""
         title = " ".join(title.split())
         if len(title) > 200 or not title.isprintable():
-            raise invalid("title", title, "a title has at most 200 printable characters.", "Shorten it.")
+            raise invalid(
+                "title", title, "a title has at most 200 printable characters.", "Shorten it or leave them out."
+            )
         self._change(run_id, title=title)
 
     def delete(self, run_id: str) -> None:

@@ -12,6 +12,7 @@ from engine.graph.pipelines import CATALOGUE
 from engine.records.run import RunStatus, Source, TargetInfo
 from engine.runs.nearest import Nearest
 from engine.runs.summary import Origin, brief, summarize
+from tests.app.sample_reuse import studied_run
 from tests.app.sample_runs import ok_plan, run_of
 
 H200 = TargetInfo(name="h200", gpu_name="NVIDIA H200", sm=90, memory_bytes=1, source=Source.READ_OFF)
@@ -57,6 +58,12 @@ def test_without_any_run_plans_are_made_here():
 def test_a_label_never_calls_a_recording_this_machines(origin, label):
     assert run_label(summary(origin=origin)) == label
     assert "\u202e" not in run_label(summary(origin=origin, title="\u202e"))
+
+
+def test_a_study_of_reuse_is_told_apart_from_a_sweep():
+    run = studied_run()
+    studied = summarize(run, map(brief, run.plans), Origin.RECORDING)
+    assert run_label(studied) == "recorded on NVIDIA H200, cuDNN 9.19.0, 2026-01-02, a study of reuse"
 
 
 def test_a_bare_link_to_a_run_brings_the_runs_graph():

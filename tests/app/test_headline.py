@@ -9,6 +9,7 @@ from engine.graph.pipelines import CATALOGUE
 from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.run import Baseline, Refusal, RunKind
+from tests.app.sample_reuse import studied_run
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, timings
 
 FP32 = CATALOGUE["matmul"].graph({"dtype": "fp32"})
@@ -101,6 +102,14 @@ def test_plans_alone_are_never_called_measured():
     assert not any("roofline" in figure.label for figure in outcome.figures)
     pick = next(figure for figure in outcome.figures if figure.label == "Heuristics' first pick")
     assert (pick.value, pick.beside) == ("engine 1", "eng1")  # a plan's name is too long for large print
+
+
+def test_a_study_of_reuse_says_what_it_is_and_where_it_is_shown():
+    sentence = headline(studied_run()).sentence
+    assert sentence == (
+        "1 of 1 plans built for NVIDIA H200; planned, not measured: a study of reuse, and what it found stands on the "
+        "Reuse page."
+    )
 
 
 def test_a_refused_graph():

@@ -224,6 +224,13 @@ def test_what_was_typed_before_a_link_was_followed_is_not_taken_for_the_link():
     assert page.query_params["m"] == "96"
 
 
+def test_a_link_with_a_wrong_number_still_opens_the_run_of_the_graph_that_is_drawn():
+    run = next(one for one in RECORDED if explore_state(one) and not explore_state(one).given)
+    page = opened(**{**to_query(explore_state(run)), "dtype": "fp8"})
+    assert [alert.startswith("dtype = fp8") for alert in alerts(page)] == [True]
+    assert page.selectbox(key="source").value == run.id
+
+
 @pytest.mark.parametrize("typed", [None, 5, "m", [], {}, {"edition": 1}, {"edition": "x", "texts": []}])
 def test_what_no_browser_of_ours_sends_leaves_the_form_as_it_is(typed):
     page = opened(pipeline="matmul")

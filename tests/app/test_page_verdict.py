@@ -51,6 +51,26 @@ def test_a_workspace_limit_that_is_no_size_is_answered_and_the_last_one_holds():
     assert "2 plans tie hot" in texts(page)
 
 
+def test_beside_a_limit_that_is_no_size_the_other_demands_are_kept():
+    page = opened(**link_to(keep(run_of(plans()))), demands="workspace:0")
+    fill(page, workspace="plenty", only="deterministic")
+    assert page.query_params["demands"] == "workspace:0,deterministic"
+    assert fields(page)["workspace"] == "plenty"
+    assert len(alerts(page)) == 1
+
+
+def test_a_limit_that_is_no_size_is_forgotten_with_the_run_it_was_typed_for():
+    first, second = keep(run_of(plans())), keep(run_of(plans(), id="2" * 32))
+    page = opened(**link_to(first), demands="workspace:0")
+    fill(page, workspace="plenty")
+    assert len(alerts(page)) == 1
+    for key, value in {**link_to(second), "demands": "none"}.items():
+        page.query_params[key] = value
+    page.run()
+    assert fields(page)["workspace"] == ""
+    assert alerts(page) == []
+
+
 def test_regimes_that_were_not_measured_cannot_be_chosen_and_are_named():
     page = opened(**link_to(keep(run_of([ok_plan(1, 80.0)]))), regime="end_to_end")
     assert not page.exception

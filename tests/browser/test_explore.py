@@ -177,6 +177,20 @@ def test_a_demand_stays_beside_what_was_asked_before(page, server):
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
+def test_a_demand_that_is_none_is_forgotten_with_the_field_it_was_typed_into(page, server):
+    opened(page, server, "/?pipeline=conv_relu")
+    limit = page.get_by_label("Constraint: workspace of at most")
+    limit.fill("plenty")
+    limit.press("Enter")
+    expect(page.get_by_role("alert")).to_have_count(1)
+    page.get_by_label("n · batch").fill("77")  # nothing was recorded of this
+    expect(limit).to_have_count(0)
+    page.get_by_label("n · batch").fill("8")
+    expect(limit).to_have_value("")
+    settled(page)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_link_with_what_a_field_cannot_show_is_answered_there(page, server):
     opened(page, server, "/?pipeline=conv_relu&dtype=fp8&n=<img src=x onerror=alert(1)>")
     said = page.get_by_role("alert")
