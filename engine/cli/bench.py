@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,16 +157,20 @@ def _each(names: list[str], what: str, work: Callable[[str], list[R]]) -> tuple[
 
     found: list[R] = []
     failed: dict[str, str] = {}
-    for name in names:
-        say(f"{what} of {name} ...")
-        try:
-            found += work(name)
-        except (JobError, CannotPlan) as error:
-            failed[name] = str(error)
-            say(f"{name}: {error}")
-        except KeyboardInterrupt:
-            failed |= dict.fromkeys(names[names.index(name) :], STOPPED)
-            break
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for name in names:
+            say(f"{what} of {name} ...")
+            try:
+                found += work(name)
+            except (JobError, CannotPlan) as error:
+                failed[name] = str(error)
+                say(f"{name}: {error}")
+            except KeyboardInterrupt:
+                failed |= dict.fromkeys(names[names.index(name) :], STOPPED)
+                break
+    finally:
+        signal.signal(signal.SIGINT, before)
     return found, failed
 
 

@@ -140,7 +140,8 @@ def test_cancelling_ends_it_and_its_processes_and_keeps_what_there_is(home, tmp_
 
 
 @pytest.mark.process
-def test_ctrl_c_while_it_starts_is_no_traceback(home):
+@pytest.mark.parametrize("later_s", [0, 0.02, 0.05, 0.1])
+def test_ctrl_c_while_it_starts_is_no_traceback(home, later_s):
     process = subprocess.Popen(
         [sys.executable, "-m", "engine", "plan", "matmul"],
         cwd=ROOT,
@@ -154,6 +155,7 @@ def test_ctrl_c_while_it_starts_is_no_traceback(home):
     while "pydantic_core" not in _mapped(process.pid):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
+    time.sleep(later_s)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
