@@ -8,45 +8,43 @@ import time
 
 import pytest
 
-from tests.browser.conftest import IDLE, serving
+from tests.browser.conftest import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.timing, pytest.mark.slow]
-ROUNDS, WARM_UP, REPEATS, LIMIT = 3, 2, 5, 1.5
+WARM_UP, REPEATS, LIMIT = 2, 5, 1.5
 BARE = ("hello", "--server.headless", "true", "--browser.gatherUsageStats", "false")
+DONE = """
+(chart) => {
+  const app = document.querySelector('[data-testid="stApp"]');
+  if (app?.dataset.testScriptState !== "notRunning") return false;
+  const inside = [...document.querySelectorAll(".st-key-chart-time *")].find((element) => element.shadowRoot);
+  return !chart || Boolean(inside?.shadowRoot.querySelector(".marks path"));
+}
+"""
+"""No script runs and, where asked for, the first chart's dots are drawn. Asked in the page at every frame: Playwright's
+own waiting for a selector asks again after up to half a second."""
 
 
-def seconds(context, url, drawn=None):
-    """From navigation until no script runs and, where asked for, something is drawn."""
+def seconds(context, url, chart):
+    """From navigation until the page is done."""
     page = context.new_page()
     began = time.perf_counter()
-    page.goto(url)
-    if drawn:
-        page.locator(drawn).first.wait_for(state="attached")
-    page.wait_for_selector(IDLE)
+    page.goto(url, wait_until="commit")
+    page.wait_for_function(DONE, arg=chart, polling="raf")
     took = time.perf_counter() - began
     page.close()
     return took
 
 
-@pytest.mark.xfail(reason="not reached for certain: 1.14x to 1.58x, 2 cores that others use, 2026-12-01", strict=False)
 def test_the_first_chart_is_drawn_within_one_and_a_half_times_of_hello(chromium, server, tmp_path, record_property):
-    """Whatever else the machine does only adds time, so the best of a few rounds counts: a slow page is slow in all."""
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
     context.set_default_timeout(60_000)
-    ratios = []
+    taken = {"hello": [], "explore": []}
     with serving(*BARE, home=tmp_path, log=tmp_path / "log", folder=tmp_path) as hello:
-        for _ in range(ROUNDS):
-            taken = {"hello": [], "explore": []}
-            for i in range(WARM_UP + REPEATS):
-                pair = (seconds(context, hello.url), seconds(context, server.url, ".st-key-chart-time .marks path"))
-                if i >= WARM_UP:
-                    taken["hello"].append(pair[0])
-                    taken["explore"].append(pair[1])
-            medians = {name: statistics.median(times) for name, times in taken.items()}
-            ratios.append(medians["explore"] / medians["hello"])
-            record_property("medians", medians)
-            print(f"hello {medians['hello']:.2f} s, explore {medians['explore']:.2f} s, {ratios[-1]:.2f}x")
-            if ratios[-1] <= LIMIT:
-                break
+        for _ in range(WARM_UP + REPEATS):
+            taken["hello"].append(seconds(context, hello.url, chart=False))
+            taken["explore"].append(seconds(context, server.url, chart=True))
     context.close()
-    assert min(ratios) <= LIMIT
+    medians = {name: statistics.median(times[WARM_UP:]) for name, times in taken.items()}
+    record_property("medians", medians)
+    assert medians["explore"] <= LIMIT * medians["hello"], medians
