@@ -39,7 +39,7 @@ def ask(state: ExploreState, fresh: bool) -> Asked:
     chosen = CATALOGUE[state.pipeline]
     if fresh:
         form.forget(chosen)
-    with st.container(horizontal=True, vertical_alignment="top"):
+    with st.container(horizontal=True, vertical_alignment="bottom"):
         _pick_pipeline(state)
         target = _pick_target(state)
     texts = form.typed(chosen, form.read(chosen, state.parameters).texts)
