@@ -1,4 +1,4 @@
-"""The Sweep button itself, pressed through Streamlit's AppTest against the real builders and the real worker."""
+"""The Sweep and the Compare button, pressed through Streamlit's AppTest against the real builders and workers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from app.resources import resources
 from engine.jobs.snapshots import JobState
 from engine.records.plan import Status
 from engine.records.run import RunKind, RunStatus
+from tests.app.pages import fill, texts
+from tests.app.pages import opened as page_of
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.gpu, pytest.mark.app]
@@ -87,3 +89,17 @@ def test_a_second_client_waits_its_turn_and_cancel_frees_it():
     kept = resources().library.get(resources().manager.snapshot(running.id).run_id)
     assert kept.status is RunStatus.CANCELLED
     assert sum(plan.timings is not None for plan in kept.plans) >= 2
+
+
+def test_a_pressed_compare_button_ends_in_a_comparison_that_is_opened():
+    page = fill(page_of("fusion", session={"fusion-choice": "", "fusion-pipeline": "matmul"}), m="128")
+    assert not page.exception and not page.button(key="compare").disabled
+    page.button(key="compare").click().run()
+    (job,) = [job for job in resources().manager.jobs() if job.kind == "fusion"]
+    wait_for(lambda: resources().manager.snapshot(job.id).state.ended)
+    job = resources().manager.snapshot(job.id)
+    assert job.state is JobState.DONE, job.message
+    page.run()
+    assert not page.exception
+    assert page.query_params["comparison"] in (job.run_id, [job.run_id])
+    assert "kept here, measured on NVIDIA" in texts(page)
