@@ -65,8 +65,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Unlisted:
-    """Whether plans that no heuristics mode lists are worth their trouble: the best of them, its time over the best
-    listed plan's, and whether the two tie."""
+    """Whether plans that no heuristics mode lists are worth their trouble: how many were measured, the best of them, its
+    time over the best listed plan's, and whether the two tie."""
 
     measured: int
     key: str
@@ -220,14 +220,20 @@ class _Judge:
         return Cost(demand, words, is_set, excluded, ratio, self._is_same(kept[0], free[0]))
 
     def _unlisted(self) -> Unlisted | None:
-        keys = self._admitted(self._constraints)
-        beyond = [key for key in keys if not self._plans[key].modes]
+        """Screening decides where it left all of one side behind, unless the few samples it took are the faster ones:
+        those were taken at another time."""
+        comparable = self._admitted(self._constraints)
+        rest = [key for key in self._intervals if self._constraints.admit(self._plans[key]) and key not in comparable]
+        beyond = [key for key in [*comparable, *rest] if not self._plans[key].modes]
         if not beyond:
             return None
-        listed = next((key for key in keys if self._plans[key].modes), None)
-        origin = self._plans[beyond[0]].origin
+        best, origin = beyond[0], self._plans[beyond[0]].origin
+        listed = next((key for key in [*comparable, *rest] if self._plans[key].modes), None)
         if listed is None:
-            return Unlisted(len(beyond), beyond[0], origin, None, ties=False)
-        ratio = self._intervals[beyond[0]].median / self._intervals[listed].median
-        fast, slow = sorted((beyond[0], listed), key=lambda key: self._intervals[key].median)
-        return Unlisted(len(beyond), beyond[0], origin, ratio, self._is_same(slow, fast))
+            return Unlisted(len(beyond), best, origin, None, ties=False)
+        fast, slow = sorted((best, listed), key=lambda key: self._intervals[key].median)
+        if fast in rest and slow in comparable:
+            return None
+        ratio = self._intervals[best].median / self._intervals[listed].median
+        ties = slow in comparable and self._is_same(slow, fast)
+        return Unlisted(len(beyond), best, origin, ratio, ties)

@@ -214,6 +214,21 @@ def test_whether_anything_unlisted_won():
     assert verdict([measured(1, [9.0], **beyond)]).unlisted.ratio is None
 
 
+def test_screening_tells_whether_anything_unlisted_won():
+    """Every plan of one side left behind beyond any doubt is an answer, and none that was measured goes uncounted."""
+    beyond = {"modes": {}, "origin": PlanOrigin.ENGINE_LIST}
+    far = [measured(engine, [us], stopped="screened", **beyond) for engine, us in ((1, 30.0), (2, 40.0))]
+    lost = verdict([measured(0, [10.0] * 9), *far]).unlisted
+    assert (lost.key, lost.measured, lost.ties) == ("1", 2, False)
+    assert lost.ratio == pytest.approx(3.0)
+    assert verdict([measured(0, [10.0] * 9), measured(3, [11.0] * 9, **beyond), *far]).unlisted.measured == 3
+    won = verdict([measured(0, [50.0], stopped="screened"), measured(3, [10.0] * 9, **beyond)]).unlisted
+    assert (won.key, won.ratio, won.ties) == ("3", pytest.approx(0.2), False)
+    for one, other in (({}, beyond), (beyond, {})):
+        doubtful = [measured(0, [10.0] * 9, **one), measured(1, [9.0], stopped="screened", **other)]
+        assert verdict(doubtful).unlisted is None
+
+
 def test_the_winner_changes_between_regimes():
     plans = [
         measured(0, [10.0] * 9, regimes={"cold": [30.0] * 9, "host": [9.0]}),
