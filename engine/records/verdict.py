@@ -65,8 +65,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Unlisted:
-    """Whether plans that no heuristics mode lists are worth their trouble: how many were measured, the best of them, its
-    time over the best listed plan's, and whether the two tie."""
+    """Whether plans that no heuristics mode lists are worth their trouble: how many were measured, the best of them,
+    its time over the best listed plan's, and whether the two tie."""
 
     measured: int
     key: str
