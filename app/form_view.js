@@ -1,6 +1,8 @@
 // Draws the fields that Python describes and reports what stands in all of them, at every change.
 const PAUSE = 400; // milliseconds after the last key, so that half a number is not answered
 
+const HOLD = 150; // milliseconds that a link waits behind what was typed, see below
+
 const make = (tag, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
@@ -109,8 +111,20 @@ export default function (component) {
     const told = JSON.stringify(all);
     if (told === root.told) return;
     root.told = told;
+    root.held = performance.now() + HOLD;
     setStateValue("typed", { edition: root.edition, texts: all });
   };
+  // A click that ends the typing by leaving the page would reach the server first, and what was typed, which is told a
+  // moment later on behalf of the page that was left, would bring that page back. So such a click waits.
+  const hold = (event) => {
+    const link = event.composedPath()[0].closest?.("a[href]");
+    const wait = root.held - performance.now();
+    if (!link || !(wait > 0) || !event.isTrusted || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    setTimeout(() => link.click(), wait);
+  };
+  document.addEventListener("click", hold, true);
   root.oninput = (event) => {
     clearTimeout(root.timer);
     if (event.target.dataset.live === "true") root.timer = setTimeout(tell, PAUSE);
@@ -122,5 +136,8 @@ export default function (component) {
   };
   root.onchange = tell; // a choice, or the field was left
   root.onclick = (event) => { if (event.target.type === "button") setTriggerValue("pressed", event.target.name); };
-  return () => clearTimeout(root.timer);
+  return () => {
+    clearTimeout(root.timer);
+    document.removeEventListener("click", hold, true);
+  };
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -13,6 +14,7 @@ from app.notices import distinct, render_errors
 from app.theme import fmt_bytes, source_label
 from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
+from engine.graph.pipelines.base import Pipeline
 from engine.graph.spec import GraphSpec
 from engine.plans.limits import check_memory
 from engine.plans.targets import Target
@@ -48,11 +50,19 @@ def ask(state: ExploreState, fresh: bool) -> Asked:
     assert good.spec is not None and good.parameters is not None
     too_large = _memory_error(chosen.name, good, target)
     beside = reading.errors or ({too_large.field: too_large} if too_large else {})
-    form.render_form(chosen, texts, beside, on_change=session.act)
+    form.render_form(chosen, texts, beside, on_change=lambda: _take(chosen))
     st.session_state.setdefault(_DRAFTS, {})[chosen.name] = dict(good.parameters)
-    if reading.spec is not None and form.read(chosen, state.parameters).parameters != reading.parameters:
-        session.change(given=differing(chosen, good.parameters), run="", plan="")
     return Asked(chosen.name, good.parameters, good.spec, target, too_large, reading.spec is None)
+
+
+def _take(chosen: Pipeline[Any]) -> None:
+    """What was typed, where it is a graph, is the state from now on: before anything is drawn, for who has clicked a
+    link meanwhile is gone before the drawing is done."""
+    session.act()
+    before = form.read(chosen, session.state().parameters)
+    reading = form.read(chosen, form.typed(chosen, before.texts))
+    if reading.parameters is not None and reading.parameters != before.parameters:
+        session.change(given=differing(chosen, reading.parameters), run="", plan="")
 
 
 def _memory_error(name: str, good: form.Reading, target: Target) -> FieldError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import machine_panels as panels
+from app import session
 from app.notices import escaped
 from app.resources import resources
 from engine.jobs.inspection import inspect_machine
@@ -34,6 +35,7 @@ def render_queue() -> None:
             st.rerun(scope="fragment")
 
 
+session.enter("system")
 st.title("System")
 if problem := resources().problem:
     st.error(escaped(problem), icon=":material/folder_off:")

@@ -133,6 +133,19 @@ def test_who_types_fast_loses_nothing(page, server):
         expect(chosen, "no control has lost what it shows").to_have_text(["bf16", "Time", "GPU, hot"])
 
 
+@pytest.mark.parametrize("name", ["System", "Runs"])
+def test_a_click_that_ends_the_typing_leads_to_its_page_and_what_was_typed_stays(page, server, name):
+    opened(page, server, "/?pipeline=matmul")
+    page.get_by_label("n · columns of B").fill("96")
+    page.get_by_role("link", name=name, exact=True).click()
+    page.wait_for_url(f"**/{name.lower()}**")
+    settled(page)
+    assert urlsplit(page.url).path == f"/{name.lower()}"
+    page.get_by_role("link", name="Explore", exact=True).click()
+    expect(page.get_by_label("n · columns of B")).to_have_value("96")
+    page.wait_for_url("**n=96**")
+
+
 def test_fields_typed_one_after_the_other_are_all_kept_and_the_caret_stays(page, server):
     opened(page, server, "/?pipeline=matmul")
     for label, value in (("m · rows of A", "128"), ("n · columns of B", "96"), ("k · inner size", "64")):
