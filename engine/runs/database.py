@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from sqlalchemy import Connection, create_engine, event, insert
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -63,9 +64,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection whose statements all see the same state of the database."""
+        """A connection whose statements all see the same state of the database. A record that was read and cannot be
+        parsed is damage."""
         with self._explained(), self._engine.connect() as connection:
-            yield connection
+            try:
+                yield connection
+            except ValidationError as error:
+                raise StoreError(_damaged(self.path)) from error
 
     def write(self, change: Callable[[Connection], T], *, streamed: bool = False) -> T:
         """Run ``change`` in a transaction of its own; returns after the commit. An exception takes all of it back.
@@ -175,7 +180,8 @@ class Database:
             return StoreLocked(_locked(self.path, self._busy_timeout_s))
         if code == sqlite3.SQLITE_FULL:
             return StoreError(f"There is no space left for {self.path}. Free some; what was written before is kept.")
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        lacks = code == sqlite3.SQLITE_ERROR and str(cause).startswith(("no such table", "no such column"))
+        if lacks or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreError(_damaged(self.path))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
             return StoreError(

@@ -53,6 +53,8 @@ class Store:
         self._database = Database(home / "planscope.db", busy_timeout_s)
         try:
             self._database.write(self._tidy)
+            self.change_token()
+            self.summaries()  # what nobody could list is noticed now, when recordings can still stand in
         except StoreLocked as error:  # what is there can be read all the same
             _LOG.warning("Runs of ended processes stay as they are for now: %s", error)
         except BaseException:
@@ -133,16 +135,15 @@ class Store:
             rows = connection.execute(
                 select(PLANS.c.record).where(PLANS.c.run_id == run_id).order_by(PLANS.c.position)
             ).scalars()
-            text = f'{head[:-1]},"plans":[{",".join(rows)}]}}'
-        return RunRecord.model_validate_json(text)
+            return RunRecord.model_validate_json(f'{head[:-1]},"plans":[{",".join(rows)}]}}')
 
     def summary(self, run_id: str) -> RunSummary:
         """A run in brief. Raises InvalidInput where there is none of this id."""
         with self._database.read() as connection:
             text = connection.execute(select(RUNS.c.summary).where(RUNS.c.id == run_id)).scalar()
-        if text is None:
-            raise unknown_run(run_id)
-        return RunSummary.model_validate_json(text)
+            if text is None:
+                raise unknown_run(run_id)
+            return RunSummary.model_validate_json(text)
 
     def summaries(self) -> list[RunSummary]:
         """All runs in brief, newest first."""
@@ -242,8 +243,7 @@ class Store:
     def _summaries(self, *conditions: Any) -> list[RunSummary]:
         query = select(RUNS.c.summary).where(*conditions).order_by(RUNS.c.started_at.desc(), RUNS.c.id)
         with self._database.read() as connection:
-            texts = connection.execute(query).scalars().all()
-        return [RunSummary.model_validate_json(text) for text in texts]
+            return [RunSummary.model_validate_json(text) for text in connection.execute(query).scalars()]
 
     def _change(self, run_id: str, streamed: bool = False, **changed: Any) -> None:
         def write(connection: Connection) -> None:

@@ -282,9 +282,25 @@ def damaged_in_the_middle(path: Path) -> None:
     path.write_bytes(data)
 
 
+def changed_by(statement: str) -> Callable[[Path], None]:
+    """Damage that leaves a whole SQLite file."""
+
+    def damage(path: Path) -> None:
+        with sqlite3.connect(path) as database:
+            database.execute(statement)
+        database.close()
+
+    return damage
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        changed_by("DROP TABLE runs"),
+        changed_by("DROP TABLE state"),
+        changed_by("ALTER TABLE runs DROP COLUMN summary"),
+        changed_by("UPDATE runs SET summary = '{'"),
+        changed_by("UPDATE plans SET record = '{'"),
         lambda path: path.write_bytes(b"this is no database, but it is somebody's file" * 100),
         lambda path: path.write_bytes(path.read_bytes()[:5000]),
         damaged_in_the_middle,
