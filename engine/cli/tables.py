@@ -76,7 +76,7 @@ def print_timed(run: RunRecord, timed: list[PlanRecord]) -> None:
                 _worst(plan.accuracy),
                 number(plan.build_ms),
                 number(plan.deserialize_ms),
-                f"{plan.workspace_bytes or 0:,}",
+                None if plan.workspace_bytes is None else f"{plan.workspace_bytes:,}",
                 *([arithmetic(run.graph.io_dtype, plan, run.options.data)] if fp32 else []),
                 _remark(judged, plan, picked.get(plan.key, [])),
             )

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from engine.bundles import load_plan as loader
+from engine.cli.runs import print_run
 from engine.graph.pipelines import CATALOGUE
+from engine.runs.recordings import Recordings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,6 +61,17 @@ def test_a_recording_is_never_shown_as_this_machines(invoke, tmp_path):
     file = tmp_path / "run.zip"
     invoke("runs", "export", recording["id"], "--out", file)
     assert "imported, measured on  NVIDIA H200" in invoke("runs", "show", file).stdout
+
+
+def test_a_workspace_that_is_not_known_is_no_workspace_of_zero(capsys):
+    recordings = Recordings()
+    recorded = next(one for one in recordings.summaries() if one.pipeline == "matmul" and one.measured)
+    run = recordings.get(recorded.id)
+    unknown = tuple(plan.model_copy(update={"workspace_bytes": None}) for plan in run.plans)
+    print_run(run.model_copy(update={"plans": unknown}))
+    header, *lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("plan ", "eng"))]
+    end = header.index("workspace_bytes") + len("workspace_bytes")
+    assert lines and all(line[:end].split()[-1] == "-" for line in lines)
 
 
 def test_text_of_a_foreign_run_file_does_nothing_to_the_terminal(invoke, run_file, tmp_path):
