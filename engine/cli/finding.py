@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.output import Failed, read_file, say
-from engine.graph.errors import InvalidInput, invalid
+from engine.graph.errors import FieldError, InvalidInput, invalid
 
 if TYPE_CHECKING:
     from engine.records.run import RunRecord
@@ -75,13 +75,29 @@ def open_run(text: str) -> Iterator[tuple[RunRecord, Callable[[str], bytes], Ori
     if "/" in text or text.endswith(".zip") or _is_file(path):
         from engine.runs.archive_reading import MAX_FILE_BYTES, read_run_file
 
-        file = read_run_file(read_file(path, "run file", MAX_FILE_BYTES))
+        data = read_file(path, "run file", MAX_FILE_BYTES)
+        with naming(path):
+            file = read_run_file(data)
         yield file.run, file.blobs.__getitem__, Origin.IMPORTED
         return
     with open_library() as library:
         run = library.get(find_id(library, text))
         origin = next(summary.origin for summary in library.summaries() if summary.id == run.id)
         yield run, lambda sha256: library.blob(run.id, sha256), origin
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Complaints about what is in a run file, with the file's own name in them."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(*(_of_file(path, e) for e in error.errors)) from None
+
+
+def _of_file(path: Path, error: FieldError) -> FieldError:
+    inside = "" if error.field == "run file" else f"{error.field} in it: "
+    return FieldError("run file", str(path), inside + error.rule, error.remedy)
 
 
 def _is_file(path: Path) -> bool:

@@ -91,12 +91,12 @@ def export_run(run: RunName, out: Out, as_json: Json = False) -> int:
 @commands.command("import")
 def import_run(file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")], as_json: Json = False) -> int:
     """Keep a run file's run among your own."""
-    from engine.cli.finding import open_store
+    from engine.cli.finding import naming, open_store
     from engine.runs.archive_reading import MAX_FILE_BYTES
     from engine.runs.library import Library
 
     data = read_file(file, "run file", MAX_FILE_BYTES)
-    with open_store() as store:
+    with open_store() as store, naming(file):
         done = Library(store).import_run(data)
     if as_json:
         emit_json({"id": done.id, "already": done.already, "original_id": done.original_id})

@@ -179,7 +179,8 @@ def test_corrupt_run_files(invoke, run_file, tmp_path):
         file = tmp_path / f"{name}.zip"
         file.write_bytes(data)
         for command in (("runs", "import"), ("runs", "show"), ("bundle", "export", "--out", tmp_path / "out.zip")):
-            complaint(invoke(*command, file, "--json"))
+            (field,) = complaint(invoke(*command, file, "--json"))
+            assert (field["field"], field["value"]) == ("run file", str(file))
     assert not (tmp_path / "out.zip").exists()
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("run.json", "{}")
