@@ -73,7 +73,7 @@ def costs_figure(reuse: Reuse) -> go.Figure | None:
         ]
         if at:
             traces.append(_trace(mark, rows, at, middle, hover, error_x=error_x))
-    limits = [value for trace in traces for value in trace["x"] if value > 0]
+    limits = [value for trace in traces for value in trace["x"]]
     axis = value_axis("milliseconds, median of fresh processes", min(limits), max(limits), log=True)
     return rows_figure(rows, traces, axis, [theme.fmt_ratio(cost.speedup) for cost in costs], None)
 

@@ -26,6 +26,9 @@ def costs_table(reuse: Reuse) -> Table:
     if reuse.on_gpu:
         columns += [
             Column("first run, built", "first execution after a cold build, waited for", number=True),
+            Column(
+                "first run, warm", "first execution after a build with a warm compute cache, waited for", number=True
+            ),
             Column("first run, loaded", "first execution after loading, waited for", number=True),
         ]
     rows = []
@@ -40,7 +43,7 @@ def costs_table(reuse: Reuse) -> Table:
             Cell(fmt_bytes(cost.blob_bytes), cost.blob_bytes),
         ]
         if reuse.on_gpu:
-            cells += [_time(cost.execute_cold_ms), _time(cost.execute_load_ms)]
+            cells += [_time(times) for times in (cost.execute_cold_ms, cost.execute_warm_ms, cost.execute_load_ms)]
         rows.append(Row(cost.key, tuple(cells)))
     return Table("What each plan costs to build and to load", tuple(columns), tuple(rows))
 

@@ -26,14 +26,14 @@ from engine.cli.options import (
     parse_modes,
     parse_parameters,
 )
-from engine.cli.output import Failed, check_writable, emit_json, print_facts, print_table, printable, say, write_file
+from engine.cli.output import Failed, check_writable, emit_json, print_facts, printable, say, write_file
 from engine.cli.progress import Progress
 from engine.graph.errors import invalid
 
 if TYPE_CHECKING:
     from engine.graph.spec import GraphSpec
     from engine.jobs.studying import Study
-    from engine.records.reuse import Reuse, SizePlan, Times
+    from engine.records.reuse import Reuse
     from engine.records.run import RunRecord
 
 MOST_REPEATS = 50
@@ -146,6 +146,7 @@ def _digests(run: RunRecord) -> set[str]:
 
 def _report(run: RunRecord, as_json: bool) -> None:
     from engine.cli.planning import say_refusal
+    from engine.cli.reuse_output import print_reuse
     from engine.cli.shapes import cudnn_json, refusal_json, target_json
 
     told = said(run)
@@ -173,7 +174,7 @@ def _report(run: RunRecord, as_json: bool) -> None:
             ]
         )
         if run.reuse is not None:
-            _print_reuse(run.reuse)
+            print_reuse(run.reuse)
         print()
         for sentence in told:
             print(printable(sentence))
@@ -202,63 +203,3 @@ def _json(reuse: Reuse) -> dict[str, Any]:
         told |= {"key": cost.key, "load_speedup": cost.speedup}
     speedups = {"compiled": load_speedup(reuse.costs), "precompiled": load_speedup(reuse.costs, compiled=False)}
     return {**content, "load_speedup": speedups, "sizes_until": sizes_until(reuse.shapes) if reuse.shapes else None}
-
-
-def _print_reuse(reuse: Reuse) -> None:
-    where = "on the GPU" if reuse.on_gpu else "without a GPU: nothing was executed"
-    print(f"\nMedians of {reuse.repeats} fresh processes each, milliseconds; {where}.")
-    rows = [
-        (
-            cost.plan_name,
-            "compiled" if cost.compiled else "precompiled",
-            _ms(cost.cold_ms),
-            _ms(cost.warm_ms),
-            _ms(cost.again_ms),
-            _ms(cost.first_load_ms),
-            _ms(cost.load_ms),
-            None if cost.speedup is None else f"{cost.speedup:.3g}x",
-            {True: "no", False: "yes", None: None}[cost.precompiled],
-            cost.blob_bytes and f"{cost.blob_bytes:,}",
-            cost.message,
-        )
-        for cost in reuse.costs
-    ]
-    header = (
-        "plan",
-        "kernel",
-        "cold build",
-        "warm build",
-        "again",
-        "first load",
-        "load",
-        "build/load",
-        "recompiles",
-        "bytes",
-    )
-    print_table((*header, "message"), rows)
-    if reuse.shapes is not None:
-        print()
-        built = [
-            (
-                f"{reuse.shapes.letter}={size.size}",
-                series.way.value,
-                size.plan_name,
-                size.best_name,
-                size.plans or None,
-                None if size.build_ms is None else f"{size.build_ms:.4g}",
-                _us(size),
-                {True: "right", False: "WRONG", None: "failed" if size.complaint else None}[size.right],
-                size.refused or size.complaint,
-            )
-            for series in reuse.shapes.series
-            for size in series.sizes
-        ]
-        print_table(("size", "way", "plan", "timed", "of plans", "build ms", "hot us", "result", "reason"), built)
-
-
-def _ms(times: Times | None) -> str | None:
-    return None if times is None else f"{times.median_ms:.4g}"
-
-
-def _us(size: SizePlan) -> str | None:
-    return None if size.hot is None else f"{size.hot.median_us:.4g}"

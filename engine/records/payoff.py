@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from engine.records.reuse import DynamicShapes, GraphUse, PlanCost, Reuse, Way
+from engine.records.reuse import DynamicShapes, GraphUse, PlanCost, Reuse, Series, Way
 from engine.records.run import RunRecord
 from engine.records.verdict import verdict
 from engine.records.wording import count_bytes, factor, microseconds, several
@@ -128,34 +128,51 @@ def _shapes(shapes: DynamicShapes) -> Iterator[str]:
         wrong = [size.size for size in series.sizes if size.right is False]
         if wrong:
             yield f"Wrong with {series.way} at {shapes.letter} = {', '.join(map(str, wrong))}."
-    if static and cached and static.total_ms and cached.total_ms:
-        count = sum(size.build_ms is not None for size in cached.sizes)
-        yield (
-            f"A shared kernel cache builds {several(count, 'size')} in {microseconds(cached.total_ms * 1e3)}; each on "
-            f"its own takes {microseconds(static.total_ms * 1e3)}, but chooses among more plans."
-        )
-        if (paid := sizes_until(shapes)) is not None:
-            yield f"It has paid from size number {paid} on."
+    if static and cached:
+        yield from _sharing(shapes, static, cached)
     if cached and cached.cache_bytes is not None and cached.reloaded_ms is not None:
+        first_ms = next((size.build_ms for size in cached.sizes if size.build_ms is not None), None)
+        beside = "" if first_ms is None else f", new it took {microseconds(first_ms * 1e3)}"
         yield (
             f"Saved ({count_bytes(cached.cache_bytes)}) and loaded by another process it builds the first size in "
-            f"{microseconds(cached.reloaded_ms * 1e3)}."
+            f"{microseconds(cached.reloaded_ms * 1e3)}{beside}."
         )
+
+
+def _sharing(shapes: DynamicShapes, static: Series, cached: Series) -> Iterator[str]:
+    """The kernel cache against each size on its own, over the sizes that were built in both ways."""
+    pairs = [
+        (own, shared)
+        for own, shared in zip(static.sizes, cached.sizes, strict=True)
+        if own.build_ms is not None and shared.build_ms is not None
+    ]
+    if not pairs:
+        return
+    own_ms, shared_ms = (sum(size.build_ms or 0.0 for size in way) for way in zip(*pairs, strict=True))
+    more = ", and chooses among more plans" if all(own.plans > shared.plans for own, shared in pairs) else ""
+    yield (
+        f"A shared kernel cache builds {several(len(pairs), 'size')} in {microseconds(shared_ms * 1e3)}; each on "
+        f"its own takes {microseconds(own_ms * 1e3)}{more}."
+    )
+    if (paid := sizes_until(shapes)) is not None:
+        yield f"It has paid from size number {paid} on."
+    elif shared_ms >= own_ms:
+        yield "It has not paid by the last of them."
 
 
 def sizes_until(shapes: DynamicShapes) -> int | None:
-    """From how many sizes on the kernel cache has cost less than building each on its own; None where never."""
+    """From how many sizes on the kernel cache has cost less than building each on its own, to the last one; None where
+    it has not, or where a size was not built in both ways."""
     static, cached = shapes.of(Way.STATIC), shapes.of(Way.CACHE)
     if static is None or cached is None:
         return None
-    ahead = 0.0
+    ahead, since = 0.0, None
     for number, (own, shared) in enumerate(zip(static.sizes, cached.sizes, strict=True), 1):
         if own.build_ms is None or shared.build_ms is None:
             return None
         ahead += own.build_ms - shared.build_ms
-        if ahead > 0:
-            return number
-    return None
+        since = (since or number) if ahead > 0 else None
+    return since
 
 
 def _graphs(graphs: Iterable[GraphUse]) -> Iterator[str]:

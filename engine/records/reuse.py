@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from statistics import median
+from typing import Annotated
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from engine.graph.tensors import FROZEN
 from engine.records.plan import PlanIdentity
 from engine.records.samples import Samples
+
+SHORTEST_MS, LONGEST_MS = 1e-6, 1e9
+"""A nanosecond and eleven days: nothing here takes less or more."""
+Milliseconds = Annotated[float, Field(ge=0, le=LONGEST_MS)]
 
 
 class Times(BaseModel):
@@ -25,9 +30,9 @@ class Times(BaseModel):
 
     @field_validator("values_ms")
     @classmethod
-    def _not_negative(cls, values: tuple[float, ...]) -> tuple[float, ...]:
-        if any(not 0 <= value < float("inf") for value in values):
-            raise ValueError("times are finite and not negative")
+    def _possible(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        if any(not SHORTEST_MS <= value <= LONGEST_MS for value in values):
+            raise ValueError("a time is a nanosecond at least and eleven days at most")
         return values
 
     @property
@@ -82,7 +87,7 @@ class PlanCost(BaseModel):
         """How many times the second load a build takes: a cold one where the kernel is compiled, else the second of a
         process, for libraries are loaded either way."""
         build = self.cold_ms if self.compiled else self.again_ms
-        if build is None or self.load_ms is None or not self.load_ms.median_ms:
+        if build is None or self.load_ms is None:
             return None
         return build.median_ms / self.load_ms.median_ms
 
@@ -109,8 +114,8 @@ class SizePlan(BaseModel):
     plans: int = 0
     identity: PlanIdentity | None = None
     plan_name: str | None = None
-    list_ms: float | None = Field(default=None, ge=0)
-    build_ms: float | None = Field(default=None, ge=0)
+    list_ms: Milliseconds | None = None
+    build_ms: Milliseconds | None = None
     refused: str | None = None
     best_name: str | None = None
     right: bool | None = None
@@ -136,12 +141,7 @@ class Series(BaseModel):
     sizes: tuple[SizePlan, ...]
     cache_bytes: int | None = None
     cache_message: str | None = None
-    reloaded_ms: float | None = Field(default=None, ge=0)
-
-    @property
-    def total_ms(self) -> float:
-        """Of what was built."""
-        return sum(size.build_ms for size in self.sizes if size.build_ms is not None)
+    reloaded_ms: Milliseconds | None = None
 
 
 class Transplant(BaseModel):
@@ -159,14 +159,23 @@ class Transplant(BaseModel):
 
 
 class DynamicShapes(BaseModel):
-    """Many sizes of one letter."""
+    """Many sizes of one letter; each series has all of them, in their order."""
 
     model_config = FROZEN
 
     letter: str
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = Field(min_length=1)
     series: tuple[Series, ...]
     matrix: tuple[Transplant, ...] = ()
+
+    @model_validator(mode="after")
+    def _every_size_in_every_way(self) -> DynamicShapes:
+        ways = [series.way for series in self.series]
+        if len(set(ways)) < len(ways) or len(set(self.sizes)) < len(self.sizes):
+            raise ValueError("a way and a size stand in a study once")
+        if any(tuple(size.size for size in series.sizes) != self.sizes for series in self.series):
+            raise ValueError("every way has the study's sizes, in their order")
+        return self
 
     def of(self, way: Way) -> Series | None:
         """The series of a way."""
@@ -192,7 +201,7 @@ class GraphUse(BaseModel):
     updated: bool | None = None
     update_message: str | None = None
     call_us: Samples | None = None
-    replays: dict[str, Samples] = Field(default_factory=dict)
+    replays: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,6}$")], Samples] = Field(default_factory=dict)
     new_data: bool | None = None
     bound: bool | None = None
     update_right: bool | None = None

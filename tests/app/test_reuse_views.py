@@ -9,7 +9,7 @@ from app.reuse_charts import builds_figure, costs_figure, graphs_figure, speeds_
 from app.reuse_tables import costs_table, graphs_table, matrix_table, shapes_table
 from app.theme import PLANNED, provenance
 from engine.records.reuse import Reuse
-from tests.app.sample_reuse import cost, shapes, studied_run, study, use
+from tests.app.sample_reuse import cost, shapes, studied_run, study, times, use
 
 
 def trace(figure, name):
@@ -75,6 +75,12 @@ def test_every_figure_can_be_sent_to_the_browser():
 
 def test_tables_say_in_words_what_figures_cannot():
     assert texts(costs_table(study()))[1][:2] == ["eng0", "precompiled"]
+    once = {
+        way: times(ms) for way, ms in (("execute_cold_ms", 3.0), ("execute_warm_ms", 2.0), ("execute_load_ms", 0.5))
+    }
+    table = costs_table(study(costs=(cost(4, 500.0, 1.0, **once),)))
+    named = dict(zip((column.title for column in table.columns), texts(table)[0], strict=True))
+    assert [named[f"first run, {after}"] for after in ("built", "warm", "loaded")] == ["3.00 ms", "2.00 ms", "500 µs"]
     failed = Reuse(on_gpu=False, repeats=1, costs=(cost(4, 1, 1, message="load: it crashed"),))
     assert texts(costs_table(failed))[0][8] == "no; load: it crashed"
     rows = texts(shapes_table(shapes()))

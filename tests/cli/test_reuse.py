@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.cli.reuse_output import print_reuse
 from engine.machine.gpus import list_gpus
 from engine.records.reuse import Way
 from engine.runs.archive_reading import read_run_file
+from engine.runs.recordings import SHIPPED
 
 pytestmark = [pytest.mark.cudnn, pytest.mark.skipif(bool(list_gpus()), reason="says what it does without a GPU")]
 SMALL = ("conv_relu", "-p", "c=16", "-p", "k=16", "-p", "h=8", "-p", "w=8", "--modes", "FALLBACK", "--target", "h200")
@@ -59,6 +61,17 @@ def test_a_study_for_people_with_sizes(studied, invoke, monkeypatch):
     assert "without a GPU: nothing was executed" in done.stdout and "note: a word" in done.stderr
     assert "kernel cache" in done.stdout and "does not support override shape" in done.stdout
     assert "n=8" in done.stdout and "n=16" in done.stdout
+
+
+def test_a_study_of_a_gpu_tells_first_executions_and_cuda_graphs(capsys):
+    (file,) = (SHIPPED / "reuse").glob("matmul.zip")
+    print_reuse(read_run_file(file.read_bytes()).run.reuse)
+    lines = capsys.readouterr().out.splitlines()
+    costs, graphs = (next(i for i, line in enumerate(lines) if word in line) for word in ("cold build", "replay us"))
+    assert all(f"first run, {after}" in lines[costs] for after in ("built", "warm", "loaded"))
+    assert lines[costs + 1].split()[-4:] == ["3.366", "3.236", "0.2066", "-"]
+    assert lines[graphs + 1].split()[:4] == ["eng0_k24=0", "yes", "no", "-"]
+    assert "20.17" in lines[graphs + 1] and "3.387 in 100" in lines[graphs + 1] and "16.8" in lines[graphs + 1]
 
 
 @pytest.mark.parametrize(

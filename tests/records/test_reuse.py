@@ -49,8 +49,8 @@ def recorded() -> RunRecord:
     return read_run_file((SHIPPED / "matmul.zip").read_bytes()).run
 
 
-@pytest.mark.parametrize("values", [(), (-1.0,), (float("nan"),), (float("inf"),)])
-def test_times_are_finite_and_not_negative(values):
+@pytest.mark.parametrize("values", [(), (-1.0,), (0.0,), (1e-300,), (1e300,), (float("nan"),), (float("inf"),)])
+def test_times_can_be_drawn_and_divided(values):
     with pytest.raises(ValidationError):
         Times(values_ms=values)
 
@@ -60,6 +60,29 @@ def test_a_size_has_a_plan_or_a_reason():
         SizePlan(size=8)
     with pytest.raises(ValidationError):
         SizePlan(size=8, build_ms=1.0, refused="no")
+
+
+def test_a_study_has_every_size_in_every_way_once():
+    good = shapes([300, 300], [500, 4])
+    static, cached = good.series
+    short = cached.model_copy(update={"sizes": cached.sizes[:1]})
+    turned = cached.model_copy(update={"sizes": cached.sizes[::-1]})
+    for changed in (
+        {"series": (static, short)}, {"series": (static, turned)}, {"series": (static, static)},
+        {"sizes": (8,)}, {"sizes": (8, 8)}, {"sizes": (), "series": ()},
+    ):  # fmt: skip
+        with pytest.raises(ValidationError):
+            DynamicShapes.model_validate(good.model_dump() | changed)
+    assert DynamicShapes.model_validate(good.model_dump()) == good
+
+
+@pytest.mark.parametrize("count", ["", "0", "-1", "ten", "1.5"])
+def test_replays_are_told_by_how_many_executions_they_have(count):
+    with pytest.raises(ValidationError):
+        GraphUse(
+            identity=PlanIdentity(engine_id=1), plan_name="eng1", compiled=True, captured=True,
+            replays={count: Samples.of([1.0])},
+        )  # fmt: skip
 
 
 def test_a_cost_pays_once_as_many_calls_save_as_much():
@@ -87,6 +110,8 @@ def test_the_kernel_cache_pays_from_the_size_on_where_it_has_cost_less():
     assert sizes_until(shapes([300, 300, 300], [500, 4, 4])) == 2
     assert sizes_until(shapes([300, 300], [200, 4])) == 1
     assert sizes_until(shapes([1, 1], [500, 4])) is None
+    assert sizes_until(shapes([300, 300, 300], [4, 900, 4])) is None, "ahead once, and not in the end"
+    assert sizes_until(shapes([300, 300, 300, 900], [4, 900, 4, 4])) == 4
     assert sizes_until(shapes([300, 300], [None, None])) is None
 
 
@@ -126,8 +151,24 @@ def test_sentences_of_a_study_without_a_gpu():
     assert "Loading is 500x faster than a cold build: the median of 1 plan compiled at run time." in told
     assert "enforce_precompiled accepts the 1 plan" in text
     assert "builds 2 sizes in 504.0 ms" in text and "paid from size number 2 on" in text
-    assert "loaded by another process it builds the first size in 500.0 µs" in text
+    assert "loaded by another process it builds the first size in 500.0 µs, new it took 500.0 ms." in text
     assert told[-1].startswith("Built and loaded without a GPU")
+
+
+def test_the_kernel_cache_is_compared_where_both_ways_built_and_its_loss_is_said():
+    told = list(sentences(study(shapes=shapes([300, 300, 300], [500, None, 4]))))
+    assert "A shared kernel cache builds 2 sizes in 504.0 ms; each on its own takes 600.0 ms." in told
+    lost = list(sentences(study(shapes=shapes([1, 1], [500, 4]))))
+    assert lost[
+        lost.index("A shared kernel cache builds 2 sizes in 504.0 ms; each on its own takes 2.000 ms.") + 1
+    ] == ("It has not paid by the last of them.")
+    assert not any("on its own" in one for one in sentences(study(shapes=shapes([300, None], [None, 4]))))
+    more = shapes([300], [500]).model_dump()
+    more["series"][0]["sizes"][0]["plans"] = 9
+    assert any(
+        one.endswith("and chooses among more plans.")
+        for one in sentences(study(shapes=DynamicShapes.model_validate(more)))
+    )
 
 
 def test_a_compute_cache_that_nothing_was_put_into_is_no_warm_cache():
