@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from engine.bundles.choosing import NOT_HANDED_OVER
 from engine.bundles.contents import GraphFile, Manifest, PlanEntry, PlanFile, RunFile
 from engine.bundles.export import LOADER
 from engine.bundles.graphs import graph_calls, tensor_entries
@@ -90,6 +91,9 @@ def _check_names(manifest: Manifest, members: Mapping[str, bytes]) -> None:
     graphs, plans = [g.number for g in manifest.graphs], [p.number for p in manifest.plans]
     if graphs != list(range(1, len(graphs) + 1)) or plans != list(range(1, len(plans) + 1)):
         raise invalid(MANIFEST, "numbers", "graphs and plans are numbered 1, 2, 3, ...", GET_ANEW)
+    dims = [graph.dims for graph in manifest.graphs]
+    if any(own in dims[:at] for at, own in enumerate(dims)):
+        raise invalid(MANIFEST, "dims", "two graphs have the same dims: a loader cannot tell them apart.", GET_ANEW)
     wanted = _ALWAYS | {f"{kind}-{number}.json" for number in graphs for kind in ("graph", "run")}
     wanted |= {f"plan-{number}.{kind}" for number in plans for kind in ("json", "bin")}
     if missing := sorted(wanted - set(members)):
@@ -137,6 +141,8 @@ def _plan(manifest: Manifest, members: Mapping[str, bytes], entry: PlanEntry, gr
     if not agreed or len(of_blob) > 1 or len(of_graph) > 1 or len(measured) > 1:
         rule = f"recipe, record, serialized form and {MANIFEST} speak of different plans."
         raise invalid(name, entry.plan_key[:80], rule, GET_ANEW)
+    if record.status in NOT_HANDED_OVER:
+        raise invalid(name, str(record.status), "a plan that ended so is not handed over.", GET_ANEW)
     return BundledPlan(entry=entry, file=plan)
 
 

@@ -53,6 +53,12 @@ def test_several_plans_and_graphs_are_read_back(planned):
         assert {plan.blob_sha256 for plan in part.plans} <= set(forms)
 
 
+def test_graphs_that_a_loader_cannot_tell_apart_are_refused(planned, monkeypatch):
+    monkeypatch.setattr("engine.bundles.export._check_together", lambda parts: None)
+    data = bundle_of([planned("matmul", n=8, dtype=dtype) for dtype in ("bf16", "fp16")])
+    refused(data, "two graphs have the same dims")
+
+
 @pytest.mark.slow
 def test_ten_thousand_mutants_and_none_passes_that_holds_anything_else(whole):
     """Refused with a reason, or every member came out as it went in (a zip has bytes that mean nothing)."""
@@ -106,6 +112,7 @@ def test_what_a_zip_says_of_itself_is_judged_before_anything_is_unpacked(whole, 
         ("plan-1.json", lambda c: c.update(workspace_bytes=1), "different plans"),
         ("plan-1.json", lambda c: c.update(serialized_bytes=1), "different plans"),
         ("plan-1.json", lambda c: c["record"].update(surprise=1), "surprise"),
+        ("plan-1.json", lambda c: c["record"].update(status="build_failed", message="no"), "not handed over"),
         ("graph-1.json", lambda c: c["spec"]["tensors"][0].update(dims=[1, 128, 56, 56]), "graph"),
         ("graph-1.json", lambda c: c["calls"][3].update(method="execute"), "calls and tensors"),
         ("graph-1.json", lambda c: c["tensors"][0].update(uid=9), "calls and tensors"),
