@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -54,18 +55,23 @@ def sweep(
             check_writable(keep / f"{name}.zip", "--keep")
     target, gpu = _local(out)
     yardsticks: dict[str, dict[str, Any]] = {}
+    left, stopped = names, dict[str, str]()
     if yardstick:
         say(f"the straightforward sweep of {', '.join(names)} ...")
         try:
-            yardsticks = dict(zip(names, run_yardstick(names, str(gpu.uuid)), strict=True))
+            with _interruptible():
+                yardsticks = dict(zip(names, run_yardstick(names, str(gpu.uuid)), strict=True))
         except JobError as error:
             raise Failed(str(error)) from None
+        except KeyboardInterrupt:
+            left, stopped = [], dict.fromkeys(names, STOPPED)
 
     def work(name: str) -> list[Comparison]:
         file = None if keep is None else keep / f"{name}.zip"
         return [compare(name, yardsticks.get(name), target, gpu, options, size, file)]
 
-    found, failed = _each(names, "Planscope's sweep", work)
+    found, failed = _each(left, "Planscope's sweep", work)
+    failed |= stopped
     results = [
         {
             **one.model_dump(mode="json"),
@@ -157,8 +163,7 @@ def _each(names: list[str], what: str, work: Callable[[str], list[R]]) -> tuple[
 
     found: list[R] = []
     failed: dict[str, str] = {}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with _interruptible():
         for name in names:
             say(f"{what} of {name} ...")
             try:
@@ -169,9 +174,17 @@ def _each(names: list[str], what: str, work: Callable[[str], list[R]]) -> tuple[
             except KeyboardInterrupt:
                 failed |= dict.fromkeys(names[names.index(name) :], STOPPED)
                 break
+    return found, failed
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt here, where it would end the process then and there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
-    return found, failed
 
 
 def _status(failed: dict[str, str], wrong: bool) -> int:

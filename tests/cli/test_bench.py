@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -86,6 +88,22 @@ def test_what_was_measured_before_it_was_cancelled_is_written(invoke, monkeypatc
     told = json.loads(out.read_text())
     assert [one["pipeline"] for one in told["results"]] == ["matmul"]
     assert told["failed"] == {"sdpa": "cancelled", "conv_relu": "cancelled"}
+
+
+def test_ctrl_c_during_the_yardstick_is_written_like_any_other(invoke, monkeypatch, tmp_path):
+    def pressed(names, uuid):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, lambda *_: pytest.fail("ended then and there"))
+    try:
+        monkeypatch.setattr("engine.bench.sweeping.run_yardstick", pressed)
+        monkeypatch.setattr("engine.bench.sweeping.compare", lambda *_: pytest.fail("swept"))
+        out = tmp_path / "sweep.json"
+        assert invoke("bench", "sweep", "matmul", "sdpa", "--out", out).exit_code == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = json.loads(out.read_text())
+    assert (told["results"], told["failed"]) == ([], {"matmul": "cancelled", "sdpa": "cancelled"})
 
 
 def test_a_folder_that_is_not_there_is_named_before_anything_is_swept(invoke, monkeypatch, tmp_path):
