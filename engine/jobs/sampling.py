@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
-import numpy as np
 from pydantic import ValidationError
 
 from engine.jobs.conversation import Content, Lost
@@ -84,23 +82,30 @@ class HotSampling:
         }
 
     def _take(self, part: Content) -> None:
+        """All of a part, or nothing of one that holds what no samples are. Raises Lost."""
         try:
             states = [
                 None if state is None else GpuState.model_validate_json(json.dumps(state)) for state in part["states"]
             ]
-            for key, kept in by_key(part["kept"]).items():
-                sampled = self.sampled[key]
-                sampled.executions = self._field.executions[key] = int(kept["executions"])
-                sampled.values.extend(decode(kept["data"]))
-                sampled.states.extend(state for n in kept["rounds"] if (state := states[n]) is not None)
-            for key, count in by_key(part["set_aside"]).items():
-                self.sampled[key].set_aside += int(count)
+            kept = {
+                key: (Samples(data=one["data"], executions=one["executions"]), [states[n] for n in one["rounds"]])
+                for key, one in by_key(part["kept"]).items()
+            }
+            aside = {key: int(count) for key, count in by_key(part["set_aside"]).items()}
             fraction = float(part["fraction"])
-        except (KeyError, TypeError, ValueError, IndexError, ValidationError) as error:
+            if not kept.keys() | aside.keys() <= self.sampled.keys():
+                raise ValueError("of a plan that nobody asked for")
+            if any(samples.count != len(seen) for samples, seen in kept.values()):
+                raise ValueError("not a round to each")
+            if min(aside.values(), default=0) < 0 or not 0 <= fraction <= 1:
+                raise ValueError("neither a count nor a share")
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError, ValidationError) as error:
             raise Lost(f"sent samples that cannot be read: {error!r}") from None
+        for key, (samples, seen) in kept.items():
+            sampled = self.sampled[key]
+            sampled.executions = self._field.executions[key] = samples.executions
+            sampled.values.extend(samples.values.tolist())
+            sampled.states.extend(state for state in seen if state is not None)
+        for key, count in aside.items():
+            self.sampled[key].set_aside += count
         self._on_progress(fraction)
-
-
-def decode(data: str) -> list[float]:
-    """The counterpart of ``questions.encode``."""
-    return [float(value) for value in np.frombuffer(base64.b64decode(data, validate=True), "<f4")]

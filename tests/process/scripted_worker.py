@@ -113,6 +113,10 @@ class Worker:
                 states = [STATE] * max(len(states), count)
                 kept[key] = {"data": encode(*values), "executions": 4, "rounds": list(range(count))}
             content = {"kept": kept, "states": states, "set_aside": {}, "fraction": (part + 1) / PARTS}
+            if act == "odd":
+                odd = self.script.common["odd"]
+                content |= odd.get("part", {})
+                next(iter(kept.values())).update(odd.get("kept", {}))
             self.channel.send(request, "part", **content)
             time.sleep(self.script.common.get("part_s", 0.0))
         return {"stopped": dict.fromkeys(left, "precise")}

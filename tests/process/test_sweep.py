@@ -18,6 +18,7 @@ from engine.records.verdict import verdict
 from engine.runs.store import Store, StoreError
 from tests.process.conftest import wait_until
 from tests.process.scripted import diary
+from tests.process.scripted_worker import encode
 
 pytestmark = pytest.mark.process
 
@@ -171,6 +172,27 @@ def test_reasons_for_stopping_that_are_none_fail_the_run_and_not_the_program(mac
     run = machine.sweep()
     assert run.status is RunStatus.FAILED and "the measuring process sent" in run.message
     assert statuses(run) == [Status.OK] * 3
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kept": {"data": encode(10.0, 0.0)}},
+        {"kept": {"data": encode(10.0, float("nan"))}},
+        {"kept": {"data": "AAAA"}},
+        {"kept": {"executions": 0}},
+        {"kept": {"rounds": [0]}},
+        {"part": {"set_aside": {"0;KERNEL_CFG=0": -1}}},
+        {"part": {"fraction": float("nan")}},
+        {"part": {"fraction": float("inf")}},
+    ],
+)
+def test_samples_that_are_none_cost_the_process_and_no_plan(machine, odd):
+    machine.script(worker={"rounds": [None, "odd"]}, odd=odd)
+    run = machine.sweep()
+    assert run.status is RunStatus.DONE and statuses(run) == [Status.OK] * 3
+    assert all(plan.timings.hot.count == 100 for plan in run.plans)
+    assert len(machine.noted("worker", "prepare")) == 2
 
 
 def test_a_machine_that_loses_the_process_again_and_again_fails_the_run(machine):

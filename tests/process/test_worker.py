@@ -12,7 +12,7 @@ import pytest
 from engine.graph.pipelines import pipeline
 from engine.jobs.protocol import EVENT_LIMIT, REQUEST_LIMIT, Child
 from engine.jobs.questions import Questions, rounds_part
-from engine.jobs.sampling import HotSampling, decode
+from engine.jobs.sampling import HotSampling
 from engine.jobs.worker import Worker
 from engine.measure import sampling
 from engine.measure.sampling import Round
@@ -20,6 +20,7 @@ from engine.measure.screening import MOST_SURVIVORS, RULES, Rule
 from engine.records.environment import Environment
 from engine.records.gpu_state import GpuState
 from engine.records.plan import PlanIdentity
+from engine.records.samples import Samples
 from tests.measure.simulated_gpu import simulate
 
 pytestmark = pytest.mark.process
@@ -37,6 +38,10 @@ def worker():
     child = Child("engine.jobs.worker", environment={"CUDA_VISIBLE_DEVICES": ""})
     yield child
     child.close()
+
+
+def values_of(kept):
+    return Samples(data=kept["data"], executions=kept["executions"]).values
 
 
 def ask(worker, op, **content):
@@ -131,7 +136,7 @@ def test_a_plan_is_received_sampled_and_timed_in_every_regime(simulation, tmp_pa
     parts, done = sent[:-1], sent[-1]
     assert done["stopped"] == {"a": "precise", "b": "precise"} and {part["event"] for part in parts} == {"part"}
     for key, us in simulation.plans.items():
-        values = [value for part in parts for value in decode(part["kept"][key]["data"])]
+        values = [value for part in parts for value in values_of(part["kept"][key])]
         assert values == pytest.approx([us] * 20)
     assert all(state["sm_clock_mhz"] == 1980 for part in parts for state in part["states"])
     sent.clear()
@@ -175,7 +180,7 @@ def test_what_is_told_of_rounds_is_what_was_seen_and_fits_a_line():
     assert len(json.dumps(part, separators=(",", ":"))) < EVENT_LIMIT / 10
     assert list(part["kept"]) == keys and set(part["set_aside"].values()) == {8} and len(part["states"]) == 50
     kept = part["kept"][keys[0]]
-    assert len(decode(kept["data"])) == len(kept["rounds"]) == 42
+    assert values_of(kept).size == len(kept["rounds"]) == 42
 
 
 def test_what_is_asked_again_of_as_many_plans_as_there_can_be_fits_a_line():
