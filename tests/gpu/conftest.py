@@ -11,7 +11,6 @@ from engine.graph.pipelines import pipeline
 from engine.jobs.planning import plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import Child
-from engine.jobs.sampling import decode
 from engine.measure.findings import Finding
 from engine.measure.screening import Rule
 from engine.plans.targets import local_targets
@@ -86,7 +85,7 @@ class Asker:
         values = {plan.key: [] for plan in plans}
         for part in self.parts:
             for key, kept in part["kept"].items():
-                values[key] += decode(kept["data"])
+                values[key] += Samples(data=kept["data"], executions=kept["executions"]).values.tolist()
         return values, event["stopped"]
 
     def regimes(self, plans, *regimes):
