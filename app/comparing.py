@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 
 import streamlit as st
 
-from app import job_view, resources, session
-from app.fusion_inputs import open_comparison
+from app import job_view, resources
 from app.notices import escaped, render_errors
+from app.own_graph import Wish, open_kept
 from engine.graph.errors import FieldError, InvalidInput
-from engine.graph.spec import GraphSpec
 from engine.jobs.comparing import expected_s
-from engine.jobs.snapshots import JobState
+from engine.jobs.request import fusion_request
 from engine.plans.targets import Target
+from engine.records.options import SweepOptions
 
-_MINE, _WRONG, _ENDED = "compare.mine", "compare.wrong", "compare.ended"
-
-
-@dataclass(frozen=True)
-class Wish:
-    """A graph to compare, with the pipeline and the parameters that make it."""
-
-    pipeline: str
-    parameters: Mapping[str, str]
-    spec: GraphSpec
+_WRONG, _ENDED = "compare.wrong", "compare.ended"
 
 
 def gpus() -> dict[str, Target]:
@@ -69,34 +59,14 @@ def render_controls(wish: Wish) -> None:
         st.warning(escaped(ended), icon=":material/error:")
 
 
-def render_running(spec: GraphSpec) -> bool:
-    """Draw the comparisons of this graph that run or wait, whoever asked for them: they outlive the browser session.
-    Says whether there are any."""
-    manager = resources.resources().manager
-    running = [
-        job
-        for job in (manager.jobs() if manager else ())
-        if job.kind == "fusion" and job.graph_id == spec.graph_id and not job.state.ended
-    ]
-    for job in running:
-        job_view.watch(job.id)
-    return bool(running)
-
-
 def open_finished() -> None:
     """Show a comparison that was started here and has ended meanwhile; where it measured nothing, keep why to be said.
     Call it before the widgets are drawn."""
-    manager, mine = resources.resources().manager, st.session_state.get(_MINE, [])
-    for job_id in list(mine):
-        job = manager.snapshot(job_id) if manager else None
-        if job is not None and not job.state.ended:
-            continue
-        mine.remove(job_id)
-        if job is not None and job.run_id:
-            open_comparison(job.run_id)
-        elif job is not None:
-            end = f"failed: {job.message}" if job.state is JobState.FAILED else "was cancelled"
-            st.session_state[_ENDED] = f"The comparison of {job.pipeline} {end}"
+    for job in job_view.finished("fusion"):
+        if job.run_id:
+            open_kept("fusion", job.run_id)
+        else:
+            st.session_state[_ENDED] = job_view.end_words(job)
 
 
 def _start(wish: Wish, name: str) -> None:
@@ -105,9 +75,8 @@ def _start(wish: Wish, name: str) -> None:
     st.session_state.pop(_ENDED, None)
     try:
         if manager is not None and target is not None:
-            job_view.leave_plan_job(manager)  # It would keep the GPU's queue from the comparison.
-            job = manager.submit_fusion(wish.pipeline, wish.parameters, wish.spec, target, client=session.client())
-            st.session_state.setdefault(_MINE, []).append(job)
+            request = fusion_request(wish.pipeline, wish.parameters, wish.spec, target, SweepOptions(), manager.gpus())
+            job_view.submit(manager, request)
     except InvalidInput as error:
         errors = error.errors
     st.session_state[_WRONG] = errors

@@ -8,20 +8,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import comparing
+from app import comparing, job_view
 from app.chart_view import prepared, render_chart
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import drawings_html, pair_html
-from app.fusion_inputs import open_comparison
 from app.fusion_roofline import roofline_figure
 from app.fusion_words import METHOD, bytes_sentence, caveats, launches_table, refusal_lines, versions_table
-from app.links import differing
 from app.notices import escaped
+from app.own_graph import Wish, open_kept
 from app.table_view import render_table
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
-from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.records.fusion import FusionRecord
 from engine.records.fusion_sentences import sentences
@@ -58,33 +56,32 @@ def render_graph_alone(spec: GraphSpec) -> None:
     _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
 
 
-def render_offer(kept: tuple[Kept, ...], wish: comparing.Wish) -> bool:
+def render_offer(kept: tuple[Kept, ...], wish: Wish) -> bool:
     """The Compare button with what it has going on, and the way to a comparison of this very graph. Says whether there
     is one, now or soon."""
     comparing.render_controls(wish)
-    running = comparing.render_running(wish.spec)
+    running = job_view.render_running("fusion", wish.spec.graph_id)
     same = [one for one in kept if one.record.graph.graph_id == wish.spec.graph_id]
     if same:
         own_first = min(same, key=lambda one: one.recorded)
         st.button(
             "Open the comparison of this graph",
-            on_click=open_comparison,
-            args=(own_first.record.id,),
+            on_click=open_kept,
+            args=("fusion", own_first.record.id),
             key="fusion-open",
         )
     return running or bool(same)
 
 
-def render_how_to(wish: comparing.Wish) -> None:
+def render_how_to(wish: Wish) -> None:
     """What will stand here once somebody has measured, and what to type for it elsewhere."""
-    given = " ".join(f"-p {letter}={text}" for letter, text in differing(CATALOGUE[wish.pipeline], wish.parameters))
     st.info(
         "Nothing was measured for this graph here. A comparison shows where the time goes from torch eager to one "
         "fused kernel, what each operation of the epilogue costs, and how near the roofline it comes; and it "
         "says first where fusing loses. To make one: the button above, or on a machine with a GPU",
         icon=":material/speed:",
     )
-    st.code(f"python -m engine fusion {wish.pipeline} {given}".rstrip(), language="shell")
+    st.code(f"python -m engine fusion {wish.arguments}", language="shell")
 
 
 def slides(kept: Kept) -> tuple[Slide, ...]:

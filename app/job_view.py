@@ -13,13 +13,14 @@ from app.notices import escaped
 from app.plan_table import plan_table
 from app.table_view import render_table
 from engine.jobs.manager import JobManager
-from engine.jobs.snapshots import JobSnapshot, JobState
+from engine.jobs.request import Request
+from engine.jobs.snapshots import JobKind, JobSnapshot, JobState
 from engine.records.plan import Status
 from engine.records.run import RunKind
 
 EVERY_S = 0.7
-_PLAN_JOB = "plan.job"
-_WORDS: dict[str, str] = {RunKind.SWEEP: "Sweep", RunKind.PLAN: "Planning", "fusion": "Comparison"}
+_PLAN_JOB, _MINE = "plan.job", "jobs.mine"
+_WORDS: dict[str, str] = {RunKind.SWEEP: "Sweep", RunKind.PLAN: "Planning", "fusion": "Comparison", "reuse": "Study"}
 
 
 def plan_job(manager: JobManager, asked: Asked) -> JobSnapshot | None:
@@ -67,6 +68,46 @@ def watch(job_id: str) -> None:
             st.caption("Cancelled here. Another page waits for the same plans, so it goes on while that is open.")
     if job.plans:
         render_table(plan_table(plans_frame(job.plans)).prepared(), key=f"live-{job.id}")
+
+
+def render_running(kind: JobKind, graph_id: str | None = None) -> bool:
+    """Draw the jobs of a kind, of one graph or of all, that run or wait, whoever asked for them: they outlive the
+    browser session. Says whether there are any."""
+    manager = resources.resources().manager
+    running = [
+        job
+        for job in (manager.jobs() if manager else ())
+        if job.kind == kind and graph_id in (None, job.graph_id) and not job.state.ended
+    ]
+    for job in running:
+        watch(job.id)
+    return bool(running)
+
+
+def submit(manager: JobManager, request: Request) -> None:
+    """Queue what this session asks for. Its question for plans is taken back: it would keep the queue from it."""
+    leave_plan_job(manager)
+    st.session_state.setdefault(_MINE, []).append(manager.submit(request, session.client()))
+
+
+def finished(kind: JobKind) -> list[JobSnapshot]:
+    """What this session asked for and has ended since this was called last."""
+    manager, mine = resources.resources().manager, st.session_state.get(_MINE, [])
+    ended = []
+    for job_id in list(mine):
+        job = manager.snapshot(job_id) if manager else None
+        if job is None:
+            mine.remove(job_id)
+        elif job.kind == kind and job.state.ended:
+            mine.remove(job_id)
+            ended.append(job)
+    return ended
+
+
+def end_words(job: JobSnapshot) -> str:
+    """How a job ended that brought nothing."""
+    end = f"failed: {job.message}" if job.state is JobState.FAILED else "was cancelled"
+    return f"The {_word(job).lower()} of {job.pipeline} {end}"
 
 
 def progress_text(job: JobSnapshot) -> str:

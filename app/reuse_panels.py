@@ -15,7 +15,6 @@ from engine.bundles.checkups import FINE, NOT_ORIGIN, WORSE, Examination, PlanCh
 from engine.jobs.protocol import JobCancelled
 from engine.records.reuse import DynamicShapes, GraphUse, Reuse, Way
 
-COMMAND = ".venv/bin/python -m engine reuse conv_relu --sizes n=8,16,24,32,48 --target h200"
 _UNDER_WAY = "reuse.examination"
 
 

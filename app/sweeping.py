@@ -14,12 +14,13 @@ from app.inputs import Asked
 from app.notices import render_errors
 from app.sweep_options import estimate_s, has_scores, preset_words, read_options
 from engine.graph.errors import FieldError, InvalidInput
+from engine.jobs.request import sweep_request
 from engine.records.constraints import Constraints
 from engine.records.options import DataKind, Preset, SweepOptions
 from engine.records.run import RunKind
 
 TEXTS = ("seed", "score_shift", "knob_budget", "explicit")
-_WRONG, _MINE, _OPEN = "sweep.wrong", "sweep.mine", "sweep-options"
+_WRONG, _OPEN = "sweep.wrong", "sweep-options"
 _FIELD = 270
 """Pixels of a field, room for its label."""
 _DATA_WORDS = {DataKind.NORMAL: "normal", DataKind.UNIFORM: "uniform", DataKind.POSITIVE: "all positive"}
@@ -174,12 +175,8 @@ def _start(asked: Asked) -> None:
     try:
         options = _options(asked)
         if manager is not None:
-            # It would keep the GPU's queue from the sweep, which builds the same plans.
-            job_view.leave_plan_job(manager)
-            job = manager.submit_sweep(
-                asked.pipeline, asked.parameters, asked.spec, asked.target, client=session.client(), options=options
-            )
-            st.session_state.setdefault(_MINE, {})[job] = asked.spec.graph_id
+            request = sweep_request(asked.pipeline, asked.parameters, asked.spec, asked.target, options, manager.gpus())
+            job_view.submit(manager, request)
     except InvalidInput as error:
         errors = error.errors
     st.session_state[_WRONG] = errors
@@ -187,25 +184,6 @@ def _start(asked: Asked) -> None:
 
 def open_finished(asked: Asked) -> None:
     """Show the run of a sweep that was started here and has ended meanwhile, if its graph is still what is shown."""
-    manager, mine = resources.resources().manager, st.session_state.get(_MINE, {})
-    for job_id, graph_id in list(mine.items()):
-        job = manager.snapshot(job_id) if manager else None
-        if job is not None and not job.state.ended:
-            continue
-        del mine[job_id]
-        if job is not None and job.run_id and graph_id == asked.spec.graph_id:
+    for job in job_view.finished(RunKind.SWEEP):
+        if job.run_id and job.graph_id == asked.spec.graph_id:
             session.change(run=job.run_id, plan="")
-
-
-def render_running(asked: Asked) -> bool:
-    """Draw the sweeps of this graph that run or wait, whoever asked for them: they outlive the browser session. Says
-    whether there are any."""
-    manager = resources.resources().manager
-    running = [
-        job
-        for job in (manager.jobs() if manager else ())
-        if job.kind is RunKind.SWEEP and job.graph_id == asked.spec.graph_id and not job.state.ended
-    ]
-    for job in running:
-        job_view.watch(job.id)
-    return bool(running)

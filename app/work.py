@@ -18,6 +18,7 @@ from engine.graph.errors import FieldError, InvalidInput
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.snapshots import JobState
 from engine.records.constraints import Constraints
+from engine.records.run import RunKind
 from engine.runs.store import StoreError
 from engine.runs.summary import Origin, RunSummary
 
@@ -59,7 +60,7 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
         )
         sweeping.render_controls(asked)
     sweeping.render_options(asked)
-    sweeping_now = sweeping.render_running(asked)
+    sweeping_now = job_view.render_running(RunKind.SWEEP, asked.spec.graph_id)
     if chosen == HERE:
         return (None, PLANNED) if sweeping_now else _here(asked)
     summary = next(run for run in runs if run.id == chosen)

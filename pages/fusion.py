@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import comparing, fusion_inputs, session
+from app import comparing, fusion_inputs, job_view, session
 from app import fusion_view as view
 from app.fusion_html import saved_html
 from app.fusion_words import provenance_of
 from app.notices import escaped
+from app.own_graph import Wish, ask_graph
 from app.resources import comparisons
 
 session.enter("fusion")
@@ -29,16 +30,14 @@ for name, problem in found.problems.items():
     st.warning(f"The comparison {escaped(name)} is left out: {escaped(problem)}", icon=":material/broken_image:")
 chosen = fusion_inputs.choose(listed) if listed else None
 if chosen is None:
-    pipeline, texts, spec = fusion_inputs.ask_graph()
-    if spec is not None:
-        wish = comparing.Wish(pipeline, texts, spec)
+    wish = ask_graph("fusion")
+    if wish is not None:
         known = view.render_offer(listed, wish)
-        view.render_graph_alone(spec)
+        view.render_graph_alone(wish.spec)
         if not known:
             view.render_how_to(wish)
     st.stop()
 
-st.query_params["comparison"] = st.session_state["fusion-seen"] = chosen.record.id
 record, origin = chosen.record, provenance_of(chosen.record, chosen.recorded)
 with st.container(horizontal=True, vertical_alignment="center"):
     st.badge(origin.label, icon=origin.icon, color=origin.colour)
@@ -52,8 +51,8 @@ with st.container(horizontal=True, vertical_alignment="center"):
         icon=":material/download:",
     )
 if comparing.gpus():
-    comparing.render_controls(comparing.Wish(record.pipeline, record.parameters, record.graph))
-    comparing.render_running(record.graph)
+    comparing.render_controls(Wish(record.pipeline, record.parameters, record.graph))
+    job_view.render_running("fusion", record.graph.graph_id)
 view.render_sentences(record)
 for slide in view.slides(chosen):
     st.subheader(slide.title)

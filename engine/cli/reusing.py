@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.bundling import parse_sizes
 from engine.cli.cancelling import cancelling
 from engine.cli.finding import open_store
 from engine.cli.options import (
@@ -31,12 +30,9 @@ from engine.cli.progress import Progress
 from engine.graph.errors import invalid
 
 if TYPE_CHECKING:
-    from engine.graph.spec import GraphSpec
-    from engine.jobs.studying import Study
+    from engine.jobs.request import Study
     from engine.records.reuse import Reuse
     from engine.records.run import RunRecord
-
-MOST_REPEATS = 50
 
 
 def reuse(
@@ -69,28 +65,20 @@ def reuse(
     """Measure what building a graph's plans costs, and what loading them, a kernel cache, overriding shapes and CUDA
     graphs give in its place; the study is kept. Without a GPU everything is built and loaded, and nothing executed."""
     from engine.graph.pipelines import pipeline as find_pipeline
-    from engine.jobs.studying import Processes, Study
-    from engine.plans.limits import check_memory
+    from engine.jobs.request import Study, graphs_of_sizes, study_request
+    from engine.jobs.reusing import digests, keep_study
+    from engine.jobs.studying import Processes
+    from engine.machine.gpus import list_gpus
     from engine.records.options import SweepOptions
     from engine.runs.archive import pack
 
     found = find_pipeline(pipeline)
     texts, spec = parse_parameters(found, parameter, dtype, layout)
-    if not 1 <= repeats <= MOST_REPEATS:
-        raise invalid("--repeats", repeats, f"must be a whole number from 1 to {MOST_REPEATS}.", "The default is 3.")
-    if plans is not None and plans < 1:
-        raise invalid("--plans", plans, "must be a whole number from 1.", "Leave it out for all plans.")
     at, wanted, size = find_target(target), parse_modes(modes), parse_builders(builders)
-    letter, shapes = "", dict[int, "GraphSpec"]()
-    for (choice,) in parse_sizes(sizes) if sizes is not None else ():
-        letter, _, value = choice.partition("=")
-        given = [text for text in (parameter or ()) if text.partition("=")[0].strip() != letter]
-        one = parse_parameters(found, [*given, choice], dtype, layout)
-        check_memory(one[1], at.info, found, one[0])
-        if not value.isdigit():
-            raise invalid("--sizes", sizes, "sizes are whole numbers.", "For example --sizes n=8,16,24.")
-        shapes[int(value)] = one[1]
-    check_memory(spec, at.info, found, texts)
+    letter, equals, values = (sizes or "").partition("=")
+    if sizes is not None and not equals:
+        raise invalid("sizes", sizes, "sizes are written LETTER=A,B,C.", "For example --sizes n=8,16,24.")
+    shapes = graphs_of_sizes(found, texts, letter.strip(), values) if sizes is not None else {}
     if out is not None:
         check_writable(out)
     asked = Study(
@@ -106,15 +94,13 @@ def reuse(
         matrix=matrix,
         graphs=graphs,
     )
+    study_request(asked, list_gpus())
     with open_store() as store, tempfile.TemporaryDirectory(prefix="planscope-") as folder, cancelling() as cancel:
         run = _work(asked, Path(folder), cancel, Processes(builders=size))
-        blobs = {sha256: (Path(folder) / sha256).read_bytes() for sha256 in sorted(_digests(run))}
         if run.reuse is not None:
-            for blob in blobs.values():
-                store.put_blob(blob)
-            store.create_run(run)
+            keep_study(store, run, Path(folder))
         if out is not None:
-            write_file(out, pack(run, blobs))
+            write_file(out, pack(run, {sha256: (Path(folder) / sha256).read_bytes() for sha256 in digests(run)}))
         _report(run, as_json)
     return 0 if run.reuse is not None and any(cost.load_ms for cost in run.reuse.costs) else 1
 
@@ -138,10 +124,6 @@ def _work(asked: Study, folder: Path, cancel: threading.Event, processes: Any) -
     for remark in outcome.remarks:
         say(f"note: {remark}")
     return run
-
-
-def _digests(run: RunRecord) -> set[str]:
-    return {plan.blob_sha256 for plan in run.plans if plan.blob_sha256}
 
 
 def _report(run: RunRecord, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from engine.graph.spec import GraphSpec
 from engine.jobs.dispatcher import Dispatcher
 from engine.jobs.job import Job
 from engine.jobs.protocol import JobError
-from engine.jobs.request import Request, fusion_request, plan_request, sweep_request
+from engine.jobs.request import Request, plan_request
 from engine.jobs.snapshots import JobSnapshot, JobState
 from engine.jobs.workshop import Workshop, WorkshopSettings, library_versions
 from engine.machine.gpus import list_gpus
@@ -32,8 +32,8 @@ _HISTORY = 100
 
 
 class JobManager:
-    """Plan jobs, sweeps and comparisons of one server. Safe for use from every thread; make one per process and
-    ``shutdown`` it."""
+    """Plan jobs, sweeps, comparisons and studies of one server. Safe for use from every thread; make one per process
+    and ``shutdown`` it."""
 
     def __init__(
         self,
@@ -88,33 +88,8 @@ class JobManager:
                         self._cancel(other, "a newer question took its place")
             return job.id
 
-    def submit_sweep(
-        self,
-        pipeline: str,
-        parameters: Mapping[str, str],
-        graph: GraphSpec,
-        target: Target,
-        *,
-        client: str,
-        options: SweepOptions | None = None,
-    ) -> str:
-        """Queue a sweep on a GPU of this machine; gives the job's id. Raises InvalidInput, also where there is none."""
-        request = sweep_request(pipeline, parameters, graph, target, options or SweepOptions(), self._find_gpus())
-        with self._lock:
-            return self._queue(Job(request, client)).id
-
-    def submit_fusion(
-        self,
-        pipeline: str,
-        parameters: Mapping[str, str],
-        graph: GraphSpec,
-        target: Target,
-        *,
-        client: str,
-        options: SweepOptions | None = None,
-    ) -> str:
-        """Queue a comparison of fused and unfused; otherwise like a sweep."""
-        request = fusion_request(pipeline, parameters, graph, target, options or SweepOptions(), self._find_gpus())
+    def submit(self, request: Request, client: str) -> str:
+        """Queue a sweep, a comparison or a study, as ``engine.jobs.request`` makes them; gives the job's id."""
         with self._lock:
             return self._queue(Job(request, client)).id
 

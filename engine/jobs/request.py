@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from engine.graph.errors import invalid
 from engine.graph.pipelines import CATALOGUE
+from engine.graph.pipelines.base import Pipeline
 from engine.graph.spec import GraphSpec
 from engine.jobs.snapshots import JobKind
 from engine.plans.limits import check_memory
@@ -17,13 +19,35 @@ from engine.records.options import SweepOptions, check_options
 from engine.records.plan import PlanRecord
 from engine.records.run import Baseline, Refusal, RunKind, RunStatus
 
+MOST_REPEATS = 50
+MOST_SIZES = 64
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study of reuse is asked. ``letter`` and ``shapes``: sizes of a letter with their graphs, in order;
+    ``plans``: how many plans, as the heuristics list them, None for all; ``graphs``: whether CUDA graphs are tried, on
+    a GPU."""
+
+    pipeline: str
+    parameters: Mapping[str, str]
+    graph: GraphSpec
+    target: Target
+    options: SweepOptions
+    repeats: int = 3
+    plans: int | None = None
+    letter: str = ""
+    shapes: Mapping[int, GraphSpec] = field(default_factory=dict)
+    matrix: bool = True
+    graphs: bool = True
+
 
 @dataclass(frozen=True)
 class Request:
     """What was asked for. ``parameters``: the pipeline's, as texts.
 
     ``gpu``: the GPU of this machine to plan or measure on, None to plan without one. ``build``: a plan job also builds
-    what it lists; a sweep always does.
+    what it lists; a sweep always does. ``study``: the whole question of a study of reuse.
     """
 
     kind: JobKind
@@ -34,6 +58,7 @@ class Request:
     options: SweepOptions
     gpu: GpuInfo | None = None
     build: bool = True
+    study: Study | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -42,7 +67,7 @@ class Request:
         return nearby(pipeline, self.parameters) if pipeline else ()
 
     def __str__(self) -> str:
-        return f"{self.kind} of {self.pipeline}"
+        return f"{'study of reuse' if self.study else self.kind} of {self.pipeline}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +135,48 @@ def fusion_request(
     asked = sweep_request(pipeline, parameters, graph, target, options, gpus)
     # No build is timed, so the driver's cache of compiled kernels may help.
     return replace(asked, kind="fusion", options=options.model_copy(update={"compute_cache": True}))
+
+
+def study_request(asked: Study, gpus: tuple[GpuInfo, ...]) -> Request:
+    """A study of reuse, on one of ``gpus`` or for a target elsewhere. Raises InvalidInput where number of repeats or
+    plans, target and graphs do not go together."""
+    if not 1 <= asked.repeats <= MOST_REPEATS:
+        raise invalid(
+            "repeats", asked.repeats, f"must be a whole number from 1 to {MOST_REPEATS}.", "The default is 3."
+        )
+    if asked.plans is not None and asked.plans < 1:
+        raise invalid("plans", asked.plans, "must be a whole number from 1.", "Leave it out for all plans.")
+    gpu = pick_gpu(asked.target, gpus) if asked.target.is_local else None
+    pipeline = CATALOGUE.get(asked.pipeline)
+    check_memory(asked.graph, asked.target.info, pipeline, asked.parameters)
+    for size, graph in asked.shapes.items():
+        check_memory(graph, asked.target.info, pipeline, {**asked.parameters, asked.letter: str(size)})
+    return Request(
+        "reuse", asked.pipeline, dict(asked.parameters), asked.graph, asked.target, asked.options, gpu, study=asked
+    )
+
+
+def graphs_of_sizes(
+    pipeline: Pipeline[Any], parameters: Mapping[str, str], letter: str, sizes: str
+) -> dict[int, GraphSpec]:
+    """The graphs of ``sizes``, whole numbers with commas between, of a parameter. Raises InvalidInput that names the
+    letter, or "sizes" for the list."""
+    numbers = [field.letter for field in pipeline.fields() if field.kind == "int"]
+    if letter not in numbers:
+        raise invalid("letter", letter, f"{pipeline.name} has no size of this letter.", f"It has {', '.join(numbers)}.")
+    texts = [text.strip() for text in sizes.split(",") if text.strip()]
+    example = "For example 8, 16, 24, 32, 48."
+    if wrong := next((text for text in texts if not (text.isascii() and text.isdecimal())), None):
+        raise invalid("sizes", wrong, "sizes are whole numbers with commas between.", example)
+    if not 1 <= len(texts) <= MOST_SIZES:
+        raise invalid("sizes", sizes, f"a study takes 1 to {MOST_SIZES} sizes.", example)
+    graphs: dict[int, GraphSpec] = {}
+    for text in texts:
+        graph = pipeline.graph({**parameters, letter: text})
+        if int(text) in graphs:
+            raise invalid("sizes", text, "it is given twice.", "Give every size once.")
+        graphs[int(text)] = graph
+    return graphs
 
 
 def pick_gpu(target: Target, gpus: tuple[GpuInfo, ...]) -> GpuInfo:

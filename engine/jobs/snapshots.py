@@ -12,8 +12,8 @@ from engine.records.environment import Environment
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import Baseline, Refusal, RunKind, TargetInfo
 
-JobKind = RunKind | Literal["fusion"]
-"""A run of one of these kinds, or a comparison, which is no run."""
+JobKind = RunKind | Literal["fusion", "reuse"]
+"""A run of one of these kinds, a comparison, which is no run, or a study of reuse, which ends as a run of plans."""
 
 
 class JobState(StrEnum):
@@ -40,8 +40,8 @@ class JobSnapshot:
     queue, the running one included (0 once it runs or has ended); ``plans`` in the order cuDNN listed them, each as far
     as it has come (``ok`` without timings in a sweep: built, its turn to be measured is still to come); ``remarks``:
     what a person should know beside; ``eta_s`` is None where nothing can be said, also once an estimate has run out;
-    ``run_id``: the run in the store that a sweep writes to, or the comparison that was kept; ``version`` grows with
-    every change.
+    ``run_id``: the run in the store that a sweep writes to, or the comparison or study that was kept; ``version`` grows
+    with every change.
     """
 
     id: str

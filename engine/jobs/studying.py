@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from engine.graph.spec import GraphSpec
 from engine.jobs import many_shapes, paying
 from engine.jobs.capacity import default_size
 from engine.jobs.gpulock import LOCK_FOLDER, GpuLock
@@ -20,10 +19,9 @@ from engine.jobs.paying import graph_uses, plan_costs
 from engine.jobs.planning import PlanOutcome, plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
+from engine.jobs.request import Study
 from engine.jobs.shape_speeds import with_speeds
 from engine.jobs.standby import REUSER_MODULE, STEPS, Standby
-from engine.plans.targets import Target
-from engine.records.options import SweepOptions
 from engine.records.plan import PlanRecord
 from engine.records.reuse import DynamicShapes, Reuse
 from engine.records.run import RunKind, RunRecord, RunStatus
@@ -32,24 +30,6 @@ Report = Callable[[str, int, int, float | None], None]
 """What is being done, how many steps are done and of how many, and a guess at the seconds left."""
 _COPIES = 4
 """Of a graph's tensors a process holds at most: two sets, to see whom CUDA graphs write to, and what it compares."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """What is asked. ``letter`` and ``shapes``: sizes of a letter with their graphs, in order; ``plans``: how many
-    plans, as the heuristics list them, None for all; ``graphs``: whether CUDA graphs are tried, on a GPU."""
-
-    pipeline: str
-    parameters: Mapping[str, str]
-    graph: GraphSpec
-    target: Target
-    options: SweepOptions
-    repeats: int = 3
-    plans: int | None = None
-    letter: str = ""
-    shapes: Mapping[int, GraphSpec] = field(default_factory=dict)
-    matrix: bool = True
-    graphs: bool = True
 
 
 @dataclass(frozen=True)

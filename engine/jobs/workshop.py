@@ -16,8 +16,11 @@ from engine.jobs.measuring import WORKER_MODULE, Deadlines
 from engine.jobs.planning import CannotPlan, plan_graph
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
-from engine.jobs.request import Progress
+from engine.jobs.request import Progress, Study
+from engine.jobs.reusing import conduct
 from engine.jobs.snapshots import JobState
+from engine.jobs.standby import REUSER_MODULE
+from engine.jobs.studying import Processes
 from engine.jobs.sweep import run_sweep
 from engine.jobs.unlisted import Beyond
 from engine.records.plan import PlanRecord, Status
@@ -45,6 +48,7 @@ class WorkshopSettings:
     builder_module: str = BUILDER_MODULE
     worker_module: str = WORKER_MODULE
     fusion_module: str = FUSION_MODULE
+    reuser_module: str = REUSER_MODULE
     deadlines: Deadlines = field(default_factory=Deadlines)
     lock_folder: Path = LOCK_FOLDER
 
@@ -65,6 +69,8 @@ class Workshop:
                 self._sweep(job)
             elif job.request.kind == "fusion":
                 self._compare(job)
+            elif job.request.study is not None:
+                self._study(job, job.request.study)
             else:
                 self._plan(job)
         except JobCancelled:
@@ -124,6 +130,19 @@ class Workshop:
             settings.deadlines,
             settings.lock_folder,
         )
+
+    def _study(self, job: Job, asked: Study) -> None:
+        self.rest()  # What is timed alone has the machine to itself.
+        settings = self._settings
+        processes = Processes(
+            builder=settings.builder_module,
+            reuser=settings.reuser_module,
+            worker=settings.worker_module,
+            deadlines=settings.deadlines,
+            lock_folder=settings.lock_folder,
+            builders=settings.builders,
+        )
+        conduct(job, asked, self._store, processes)
 
     def _plan(self, job: Job) -> None:
         request, pool = job.request, self._ready_pool(job)

@@ -4,41 +4,15 @@ that is opened."""
 from __future__ import annotations
 
 import pytest
-import streamlit as st
 
 from app import resources
-from engine.jobs.manager import JobManager
-from engine.jobs.measuring import Deadlines
 from engine.jobs.snapshots import JobState
-from engine.plans.targets import local_target
-from engine.runs.library import Library
 from tests.app.pages import components, fill, opened, texts
-from tests.process.conftest import GPU, Machine, wait_until
-from tests.process.scripted import VARIABLE
+from tests.process.conftest import wait_until
 
 pytestmark = [pytest.mark.app, pytest.mark.process]
 GRAPH = {"fusion-choice": "", "fusion-pipeline": "matmul_epilogue"}
 """What a session has picked that looks at a graph which nobody has compared."""
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine with one GPU, as far as the page can tell, whose processes follow a script."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    monkeypatch.setenv("PLANSCOPE_HOME", str(tmp_path / "home"))
-    machine = Machine(tmp_path)
-    patient = Deadlines(start_s=60, prepare_s=60, load_s=60, execute_s=120, check_s=60, time_s=120)
-    settings = machine.settings(deadlines=patient, fusion_module="tests.process.scripted_fusion_worker")
-    manager = JobManager(machine.store, settings, lambda: (GPU,))
-    shared = resources.Resources(Library(machine.store), manager)
-    monkeypatch.setattr(resources, "resources", lambda: shared)
-    monkeypatch.setattr(resources, "local_targets", lambda: (local_target(GPU),))
-    st.cache_resource.clear()
-    st.cache_data.clear()
-    yield machine
-    shared.close()
-    st.cache_data.clear()
-    assert machine.everybody_is_gone()
 
 
 def looking(**sizes):

@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.clinic import clinic
+from app.own_graph import ONLY_A_GRAPH
 from app.theme import fmt_ms
 from engine.bundles.checkups import Examination
 from engine.bundles.export import Part, bundle_of, default_plan
@@ -56,18 +57,20 @@ def no_recordings(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("no_recordings")
-def test_without_a_study_it_says_how_to_make_one():
+def test_without_a_study_it_offers_to_make_one():
     page = opened("reuse")
     assert not page.exception
-    assert "There is no study of reuse yet" in texts(page)
-    assert "python -m engine reuse" in page.code[0].value
+    assert page.selectbox(key="reuse-choice").options == [ONLY_A_GRAPH]
+    assert not page.button(key="study").disabled and "Takes minutes" in texts(page)
+    command = "python -m engine reuse matmul_epilogue --target h200 --sizes b=8,16,24,32,48"
+    assert page.code[0].value == command
 
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("reuse/*.zip")), ids=lambda file: file.stem)
 def test_a_recorded_study_is_drawn_as_it_was_recorded(file):
     run = read_run_file(file.read_bytes()).run
     page = opened("reuse")
-    page.selectbox(key="reuse-study").set_value(run.id).run()
+    page.selectbox(key="reuse-choice").set_value(run.id).run()
     assert not page.exception
     assert f"recorded on NVIDIA H200, cuDNN 9.19.0, {run.started_at:%Y-%m-%d}" in texts(page)
     costs, *others = tables(page)
@@ -90,7 +93,7 @@ def test_a_recorded_study_is_drawn_as_it_was_recorded(file):
 def test_a_study_is_drawn_and_says_where_it_was_made(on_gpu):
     study = keep(studied_run(on_gpu))
     page = opened("reuse")
-    page.selectbox(key="reuse-study").set_value(study.id).run()
+    page.selectbox(key="reuse-choice").set_value(study.id).run()
     assert not page.exception
     read = texts(page)
     assert "476x faster than a cold build" in read
@@ -105,7 +108,7 @@ def test_of_several_studies_one_is_chosen():
     first = keep(studied_run(False, id="1" * 32, title="the first"))
     keep(studied_run(True, id="2" * 32, title="the second"))
     page = opened("reuse")
-    page.selectbox(key="reuse-study").set_value(first.id).run()
+    page.selectbox(key="reuse-choice").set_value(first.id).run()
     assert not page.exception and "nothing was executed" in texts(page)
 
 

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import streamlit as st
 
 from app import resources
-from engine.jobs.manager import JobManager
-from engine.jobs.measuring import Deadlines
 from engine.jobs.snapshots import JobState
-from engine.plans.targets import local_target
 from engine.records.run import RunKind
-from engine.runs.library import Library
 from tests.app.pages import alerts, fill, opened, tables, texts
-from tests.process.conftest import GPU, Machine, wait_until
-from tests.process.scripted import VARIABLE
+from tests.process.conftest import wait_until
 
 pytestmark = [pytest.mark.app, pytest.mark.process]
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine with one GPU, as far as the page can tell, whose processes follow a script."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    monkeypatch.setenv("PLANSCOPE_HOME", str(tmp_path / "home"))
-    machine = Machine(tmp_path)
-    patient = Deadlines(start_s=60, prepare_s=60, load_s=60, execute_s=120, check_s=60, time_s=120)
-    manager = JobManager(machine.store, machine.settings(deadlines=patient), lambda: (GPU,))
-    shared = resources.Resources(Library(machine.store), manager)
-    monkeypatch.setattr(resources, "resources", lambda: shared)
-    monkeypatch.setattr(resources, "local_targets", lambda: (local_target(GPU),))
-    st.cache_resource.clear()
-    st.cache_data.clear()
-    yield machine
-    shared.close()
-    st.cache_data.clear()
-    assert machine.everybody_is_gone()
 
 
 def sweeps():

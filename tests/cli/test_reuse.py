@@ -80,10 +80,10 @@ def test_a_study_of_a_gpu_tells_first_executions_and_cuda_graphs(capsys):
         (("nonsense",), "no pipeline of this name"),
         (("matmul", "--repeats", "0"), "from 1 to 50"),
         (("matmul", "--plans", "0"), "from 1"),
-        (("matmul", "--sizes", "n=8,x"), "n = x"),
+        (("matmul", "--sizes", "n=8,x"), "sizes = x"),
         (("matmul", "--sizes", "nonsense"), "LETTER=A,B,C"),
-        (("matmul", "--sizes", "zz=8"), "no parameter of this name"),
-        (("matmul", "--sizes", "dtype=bf16"), "whole numbers"),
+        (("matmul", "--sizes", "zz=8"), "no size of this letter"),
+        (("matmul", "--sizes", "dtype=bf16"), "no size of this letter"),
         (("matmul", "--target", "nowhere"), "no target of this name"),
     ],
 )

@@ -9,8 +9,9 @@ import pytest
 from engine.graph.pipelines import pipeline
 from engine.jobs.many_shapes import ManyShapes
 from engine.jobs.protocol import JobCancelled
+from engine.jobs.request import Study
 from engine.jobs.standby import Standby
-from engine.jobs.studying import Study, study
+from engine.jobs.studying import study
 from engine.machine.gpus import list_gpus
 from engine.plans.calls import record_calls
 from engine.plans.targets import resolve_target

@@ -11,7 +11,9 @@ import pytest
 from engine.graph.pipelines import CATALOGUE
 from engine.jobs.gpulock import GpuLock
 from engine.jobs.manager import JobManager
+from engine.jobs.request import sweep_request
 from engine.jobs.snapshots import JobState
+from engine.records.options import SweepOptions
 from engine.records.plan import Status
 from engine.records.run import RunStatus
 from engine.runs.store import Store
@@ -33,7 +35,9 @@ def manager(store):
 
 
 def sweep(manager, target, name, client="a"):
-    return manager.submit_sweep(name, {}, CATALOGUE[name].graph({}), target, client=client)
+    return manager.submit(
+        sweep_request(name, {}, CATALOGUE[name].graph({}), target, SweepOptions(), manager.gpus()), client
+    )
 
 
 def wait_until(manager, job_id, condition, within_s=120):

@@ -20,7 +20,8 @@ from engine.graph.pipelines import CATALOGUE, pipeline
 from engine.jobs.examining import Means, examine
 from engine.jobs.planning import plan_graph
 from engine.jobs.pool import BuilderPool
-from engine.jobs.studying import Processes, Study, study
+from engine.jobs.request import Study
+from engine.jobs.studying import Processes, study
 from engine.plans.targets import resolve_target
 from engine.records.options import SweepOptions
 from engine.records.payoff import load_speedup

@@ -14,11 +14,12 @@ from engine.jobs.gpulock import GpuLock
 from engine.jobs.manager import JobManager
 from engine.jobs.pool import BuilderPool
 from engine.jobs.protocol import JobCancelled, JobError
+from engine.jobs.request import fusion_request
 from engine.jobs.snapshots import JobState
 from engine.plans.targets import local_target
 from engine.records.fusion import FusionRecord, VersionKind
 from engine.records.fusion_sentences import sentences
-from engine.records.options import Preset
+from engine.records.options import Preset, SweepOptions
 from engine.records.run import RunStatus
 from engine.runs.comparisons import Comparisons
 from tests.process.conftest import BUILDER, DEADLINES, GPU, wait_until
@@ -213,7 +214,9 @@ def manager(machine):
 
 def submitted(manager, machine, name="matmul_epilogue", **parameters):
     asked = machine.ask(name, **parameters)
-    return manager.submit_fusion(name, asked.parameters, asked.graph, local_target(GPU), client="a")
+    return manager.submit(
+        fusion_request(name, asked.parameters, asked.graph, local_target(GPU), SweepOptions(), manager.gpus()), "a"
+    )
 
 
 def test_a_job_keeps_the_comparison_and_names_it(machine, manager):

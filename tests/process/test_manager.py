@@ -13,6 +13,7 @@ from engine.graph.errors import InvalidInput
 from engine.jobs.gpulock import GpuLock
 from engine.jobs.manager import JobManager
 from engine.jobs.protocol import ROOT, JobError
+from engine.jobs.request import sweep_request
 from engine.jobs.snapshots import JobState
 from engine.machine.gpus import list_gpus
 from engine.plans.targets import local_target, resolve_target
@@ -54,7 +55,9 @@ def plan(manager, machine, client="a", target=H200, name="matmul", build=True, o
 def sweep(manager, machine, client="a", target=None, **parameters):
     request = machine.ask(**parameters)
     target = target or local_target(GPU)
-    return manager.submit_sweep("matmul", request.parameters, request.graph, target, client=client)
+    return manager.submit(
+        sweep_request("matmul", request.parameters, request.graph, target, SweepOptions(), manager.gpus()), client
+    )
 
 
 def finished(manager, job_id, within_s=20):

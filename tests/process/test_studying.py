@@ -10,7 +10,8 @@ import pytest
 
 from engine.jobs.gpulock import GpuLock
 from engine.jobs.protocol import JobCancelled
-from engine.jobs.studying import Processes, Study, study
+from engine.jobs.request import Study
+from engine.jobs.studying import Processes, study
 from engine.records.reuse import Way
 from engine.records.run import RunKind
 from tests.process.conftest import BUILDER, DEADLINES, WORKER, is_gone, wait_until
