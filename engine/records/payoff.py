@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.records.reuse import DynamicShapes, GraphUse, PlanCost, Reuse, Series, Way
 from engine.records.run import RunRecord
 from engine.records.verdict import verdict
-from engine.records.wording import count_bytes, factor, microseconds, several
+from engine.records.wording import count_bytes, factor, microseconds, several, span
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Payoff:
         """In words."""
         if self.calls is None:
             return f"{self.what} never pays by speed alone: {self.formula}."
-        paid = "has paid from the first call on" if self.calls == 0 else f"has paid after {self.calls:,} calls"
+        paid = "has paid from the first call on" if self.calls == 0 else f"has paid after {_about(self.calls)} calls"
         return f"{self.what} {paid}: {self.formula}."
 
 
@@ -75,6 +75,12 @@ def calls_until(cost_us: float, saving_us: float) -> int | None:
     if cost_us <= 0:
         return 0
     return None if saving_us <= 0 else math.ceil(cost_us / saving_us)
+
+
+def _about(calls: int) -> str:
+    """A count of calls, three significant digits: it is a quotient of measured times."""
+    step = 10 ** max(len(str(calls)) - 3, 0)
+    return f"{calls:,}" if step == 1 else f"about {-(-calls // step) * step:,}"
 
 
 def load_speedup(costs: Iterable[PlanCost], compiled: bool = True) -> float | None:
@@ -184,8 +190,12 @@ def _graphs(graphs: Iterable[GraphUse]) -> Iterator[str]:
     yield f"Stream capture works for {captured} of {several(len(used), 'plan')}, the native calls for {native}."
     removed = [use.removed_us for use in used if use.removed_us is not None]
     if removed:
-        low, high = microseconds(max(0.0, min(removed))), microseconds(max(0.0, max(removed)))
-        yield f"A CUDA graph of many executions removes {low} to {high} of a call's time."
+        gained, lost = [us for us in removed if us >= 0], [-us for us in removed if us < 0]
+        if gained:
+            yield f"A CUDA graph of many executions removes {span(min(gained), max(gained))} of a call's time."
+        if lost:
+            longer = span(min(lost), max(lost))
+            yield f"A CUDA graph of many executions adds {longer} to a call of {several(len(lost), 'plan')}."
     stale = [use.plan_name for use in used if use.new_data is False or use.update_right is False]
     if stale:
         yield f"A replay gave an old answer for {', '.join(stale[:4])}."
