@@ -12,6 +12,7 @@ from app.clinic import clinic
 from app.notices import escaped
 from app.table_view import render_table
 from engine.bundles.checkups import FINE, NOT_ORIGIN, WORSE, Examination, PlanCheckup
+from engine.bundles.load_plan import FILE_LIMIT
 from engine.jobs.protocol import JobCancelled
 from engine.records.reuse import DynamicShapes, GraphUse, Reuse, Way
 
@@ -71,7 +72,7 @@ def render_doctor() -> None:
         "What is a bundle worth on this machine? Is it whole, does it load, does its recipe still build the same plan, "
         f"and on a GPU: is it still right, and among the fastest? {NOT_ORIGIN}"
     )
-    file = st.file_uploader("Bundle (zip)", type="zip", key="bundle-file")
+    file = st.file_uploader("Bundle (zip)", type="zip", key="bundle-file", max_upload_size=FILE_LIMIT >> 20)
     trust = st.checkbox(
         "I trust where it comes from: load its plans, which hold code for the GPU", key="bundle-trust", value=False
     )
