@@ -1,12 +1,14 @@
 """Where the gain of a fused version comes from, step by step from torch eager.
 
 The steps are differences of measured times, so they add up. What fusing itself saves is split by estimate, from numbers
-of the same run: launches removed times what the smallest kernel takes; bytes not moved over the fastest rate seen; and
-what is left, which the separate kernels took for themselves. No part takes more than there was.
+of the same run: launches removed times what the smallest kernel takes; bytes not moved over the fastest rate seen, of no
+piece more than the time it ran, for what a cache holds moves faster; and what is left, which the separate kernels took
+for themselves. No part takes more than there was.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -108,13 +110,13 @@ def _parts(
     if one is None or rate is None or removed is None:
         return [_step(Cause.TRAFFIC, before, after, f"{moved}, and {removed or 'some'} kernels fewer: not told apart")]
     launches = min(gone, removed * one)
-    traffic = min(gone - launches, saved / rate.gbps * 1e-3)
+    traffic = min(gone - launches, saved / rate.gbps * 1e-3, _moving(record, unfused, first, one, rate.gbps, apart))
     rest = "the kernels that went, beyond launching and moving"
     if not apart:
         rest += "; what the fused engine costs or gains is in it"
     parts = [
         (Cause.LAUNCHES, launches, f"{removed} fewer, {microseconds(one)} each"),
-        (Cause.TRAFFIC, traffic, f"{moved}, {rate.gbps:,.0f} GB/s at best ({rate.by})"),
+        (Cause.TRAFFIC, traffic, f"{moved}, at {rate.gbps:,.0f} GB/s ({rate.by}) or as fast as its piece ran"),
         (Cause.KERNELS, gone - launches - traffic, rest),
     ]
     made, at = [], before
@@ -124,6 +126,25 @@ def _parts(
             at -= us
     made[-1] = replace(made[-1], after_us=after)  # To the last bit.
     return made
+
+
+def _moving(record: FusionRecord, unfused: Version, first: Version, one: float, gbps: float, apart: bool) -> float:
+    """Microseconds that the pieces which went can have spent on what each reads and writes: at the fastest rate, and
+    never longer than they ran beyond their launches. The main pieces stay where they are told apart; else what they
+    move more than the fused graph counts too. No limit where a piece was not timed alone."""
+    assert unfused.timings is not None
+    hot = [piece.hot.median_us for piece in record.pieces if piece.hot is not None]
+    if not hot or len(hot) < len(record.pieces):
+        return math.inf
+    scale, limit = unfused.timings.hot.median_us / sum(hot), 0.0
+    kept = first.bytes_moved or 0
+    for piece, us in zip(record.pieces, hot, strict=True):
+        moved = piece.bytes_moved
+        if piece.contracts:
+            stays = moved if apart else min(moved, kept)
+            moved, kept = moved - stays, kept - min(kept, stays)
+        limit += min(moved / gbps * 1e-3, max(0.0, us * scale - one))
+    return limit
 
 
 def _step(cause: Cause, before: float, after: float, detail: str) -> Step:

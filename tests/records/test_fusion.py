@@ -169,6 +169,36 @@ def test_bytes_never_save_more_than_is_left():
     assert Cause.TRAFFIC in {step.cause for step in found} and Cause.KERNELS not in {step.cause for step in found}
 
 
+def test_no_piece_is_charged_more_for_its_bytes_than_it_ran():
+    """A piece that lives in the L2 moves its bytes faster than the memory could."""
+    made = record(FULL)
+    rate = made.ceilings.copy_gbps
+
+    def charged(us: dict[str, float]) -> float:
+        pieces = tuple(piece.model_copy(update={"hot": samples(us[piece.label])}) for piece in made.pieces)
+        found = steps(made.model_copy(update={"pieces": pieces}))
+        return next(step.saved_us for step in found if step.cause is Cause.TRAFFIC)
+
+    took = {"matmul": 26.0, "scale": 3.0, "bias": 16.0, "gelu": 16.0, "amax": 29.0}
+    assert sum(took.values()) == made.timed(K.UNFUSED).hot.median_us
+    moved = {piece.label: piece.bytes_moved for piece in made.pieces if not piece.contracts}
+    alone = {label: min(moved[label] / rate * 1e-3, took[label] - 1.5) for label in moved}
+    assert alone["scale"] == 1.5 < moved["scale"] / rate * 1e-3
+    assert charged(took) == pytest.approx(sum(alone.values()), rel=1e-4)
+    assert charged({label: us / 2 for label, us in took.items()}) == pytest.approx(charged(took)), "shares, not times"
+
+
+def test_what_an_attention_s_products_write_is_charged_to_them():
+    made = record({**FULL, K.EAGER: 500.0, K.UNFUSED: 490.0}, name="sdpa", main_us=20.0)
+    traffic = next(step for step in steps(made) if step.cause is Cause.TRAFFIC)
+    saved = made.version(K.UNFUSED).bytes_moved - made.version(K.FIRST_PICK).bytes_moved
+    assert traffic.saved_us == pytest.approx(saved / made.ceilings.copy_gbps * 1e-3)
+    brief = tuple(p.model_copy(update={"hot": samples(1e-3)}) if p.contracts else p for p in made.pieces)
+    quick = next(step for step in steps(made.model_copy(update={"pieces": brief})) if step.cause is Cause.TRAFFIC)
+    moved = sum(piece.bytes_moved for piece in made.pieces if not piece.contracts)
+    assert quick.saved_us == pytest.approx(moved / made.ceilings.copy_gbps * 1e-3)
+
+
 def test_pieces_give_a_share_and_not_a_time():
     """Timed alone they run at clocks of their own."""
     twice = tuple(piece.model_copy(update={"hot": samples(piece.hot.median_us * 2)}) for piece in record(FULL).pieces)
