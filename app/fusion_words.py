@@ -36,9 +36,9 @@ METHOD = (
     "torch.compile runs without CUDA graphs of its own, for every hot time is taken from one made here. Its first call "
     "stands apart; max-autotune compiles second, in a process that the first has warmed up.",
     "What fusing saves is measured; its split is an estimate from the same run. Launches: kernels removed, times the "
-    "smallest kernel's time. Bytes: those not moved, over the fastest rate, but of no piece more than it took beyond its "
-    "launch: what stays in the L2 moves faster than memory. The kernels' own time is the rest. "
-    "The main kernel before fusing is its share of the unfused time, by the pieces' times alone.",
+    "smallest kernel's time. Bytes: those not moved, over the fastest rate, but of no piece more than it took beyond "
+    "its launch: what stays in the L2 moves faster than memory. The kernels' own time is the rest. The main kernel "
+    "before fusing is its share of the unfused time, by the pieces' times alone.",
     "Fastest rate: of a copy, and of pieces that move at least four times the L2.",
 )
 

@@ -1,9 +1,9 @@
 """Where the gain of a fused version comes from, step by step from torch eager.
 
 The steps are differences of measured times, so they add up. What fusing itself saves is split by estimate, from numbers
-of the same run: launches removed times what the smallest kernel takes; bytes not moved over the fastest rate seen, of no
-piece more than the time it ran, for what a cache holds moves faster; and what is left, which the separate kernels took
-for themselves. No part takes more than there was.
+of the same run: launches removed times what the smallest kernel takes; bytes not moved over the fastest rate seen,
+of no piece more than the time it ran, for what a cache holds moves faster; and what is left, which the separate
+kernels took for themselves. No part takes more than there was.
 """
 
 from __future__ import annotations
