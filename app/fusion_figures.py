@@ -109,7 +109,8 @@ def _bars(name: str, ends: Sequence[tuple[float, float]], at: Sequence[int], col
 
 
 def _step_name(step: Step) -> str:
-    return step.cause.value if step.saved_us >= 0 else f"{step.cause.value}: a loss"
+    words = [step.cause.value if step.saved_us >= 0 else f"{step.cause.value}: a loss"]
+    return ", ".join([*words, *(["estimated"] if step.estimate else [])])
 
 
 def _end_name(record: FusionRecord, last: Step) -> str:
@@ -126,7 +127,7 @@ def _step_text(step: Step) -> str:
 
 
 def _step_hover(step: Step) -> str:
-    how = "<br>an estimate: the difference was measured, its split was not" if step.estimated else ""
+    how = f"<br>an estimate: {escape(step.estimate, quote=False)}" if step.estimate else ""
     times = f"{fmt_us(step.before_us)} to {fmt_us(step.after_us)}"
     return f"<b>{step.cause.value}</b><br>{times}<br>{escape(step.detail, quote=False)}{how}"
 

@@ -141,7 +141,8 @@ def fusion_json(record: FusionRecord) -> dict[str, Any]:
                 "after_us": step.after_us,
                 "detail": step.detail,
                 "factor": step.factor,
-                "estimated": step.estimated,
+                "estimated": bool(step.estimate),
+                "estimate": step.estimate or None,
             }
             for step in steps(record)
         ],

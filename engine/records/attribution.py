@@ -35,9 +35,17 @@ class Cause(StrEnum):
     TUNING = "tuning"
 
 
+_LAUNCHES = "a launch counts what the smallest kernel takes"
+_TRAFFIC = "bytes count what the fastest rate seen takes for them, but no piece more than it ran"
+_KERNELS = "the removed kernels' own time is the rest"
+_MAIN = "the main kernel before fusing is its share of the unfused time, by the pieces timed alone"
+
+
 @dataclass(frozen=True)
 class Step:
     """``before_us`` to ``after_us``, hot; a loss where that grows. ``detail``: the numbers behind the cause.
+    ``estimate``: how a time came about where one of the two was not measured, as the main kernel's own before fusing
+    is not; empty where both were.
     ``factor``: how many times faster; the factors of all steps multiply to the whole. Of one measured difference that
     is split by estimate each part has its share of the logarithm, so that no part's factor depends on their order."""
 
@@ -46,7 +54,7 @@ class Step:
     after_us: float
     detail: str
     factor: float
-    estimated: bool = False
+    estimate: str = ""
 
     @property
     def saved_us(self) -> float:
@@ -92,7 +100,7 @@ def _fusing(record: FusionRecord, first: Version | None, before: float, after: f
     made = _parts(record, unfused, first, before, between, apart)
     if between != after:
         how = "the main kernel's share of the unfused time, to the fused kernel that does everything"
-        made.append(_step(Cause.ENGINE, between, after, how if apart else "not faster"))
+        made.append(_step(Cause.ENGINE, between, after, how if apart else "not faster", _MAIN if apart else ""))
     return made
 
 
@@ -108,21 +116,27 @@ def _parts(
         return []
     moved = f"{count_bytes(saved)} not written or read"
     if one is None or rate is None or removed is None:
-        return [_step(Cause.TRAFFIC, before, after, f"{moved}, and {removed or 'some'} kernels fewer: not told apart")]
+        detail = f"{moved}, and {removed or 'some'} kernels fewer: not told apart"
+        return [_step(Cause.TRAFFIC, before, after, detail, _MAIN if apart else "")]
     launches = min(gone, removed * one)
     traffic = min(gone - launches, saved / rate.gbps * 1e-3, _moving(record, unfused, first, one, rate.gbps, apart))
     rest = "the kernels that went, beyond launching and moving"
     if not apart:
         rest += "; what the fused engine costs or gains is in it"
     parts = [
-        (Cause.LAUNCHES, launches, f"{removed} fewer, {microseconds(one)} each"),
-        (Cause.TRAFFIC, traffic, f"{moved}, at {rate.gbps:,.0f} GB/s ({rate.by}) or as fast as its piece ran"),
-        (Cause.KERNELS, gone - launches - traffic, rest),
+        (Cause.LAUNCHES, launches, f"{removed} fewer, {microseconds(one)} each", _LAUNCHES),
+        (
+            Cause.TRAFFIC,
+            traffic,
+            f"{moved}, at {rate.gbps:,.0f} GB/s ({rate.by}) or as fast as its piece ran",
+            _TRAFFIC,
+        ),
+        (Cause.KERNELS, gone - launches - traffic, rest, _KERNELS),
     ]
     made, at = [], before
-    for cause, us, detail in parts:
+    for cause, us, detail, estimate in parts:
         if us > 1e-9 * before:
-            made.append(Step(cause, at, at - us, detail, (before / after) ** (us / gone), estimated=True))
+            made.append(Step(cause, at, at - us, detail, (before / after) ** (us / gone), estimate))
             at -= us
     made[-1] = replace(made[-1], after_us=after)  # To the last bit.
     return made
@@ -147,8 +161,8 @@ def _moving(record: FusionRecord, unfused: Version, first: Version, one: float, 
     return limit
 
 
-def _step(cause: Cause, before: float, after: float, detail: str) -> Step:
-    return Step(cause, before, after, detail, before / after)
+def _step(cause: Cause, before: float, after: float, detail: str, estimate: str = "") -> Step:
+    return Step(cause, before, after, detail, before / after, estimate)
 
 
 _PATH = (VersionKind.EAGER, VersionKind.UNFUSED, VersionKind.FIRST_PICK, VersionKind.TUNED)

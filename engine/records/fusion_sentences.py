@@ -142,8 +142,13 @@ def _shares(record: FusionRecord, eager_us: float, best_us: float) -> list[str]:
     if len(found) < 2 or not whole:
         return []
     said = [step for step in found if factor(step.factor) != factor(1.0)]
-    parts = [f"{factor(s.factor)} from {WORDS[s.cause]}{' (a loss)' if s.factor < 1 else ''}" for s in said]
-    return [f"By cause: {', '.join(parts)}."]
+    parts = [
+        f"{'about ' if s.estimate else ''}{factor(s.factor)} from {WORDS[s.cause]}{' (a loss)' if s.factor < 1 else ''}"
+        for s in said
+    ]
+    how = dict.fromkeys(s.estimate for s in said if s.estimate)
+    estimate = f" What says “about” is an estimate from the same run: {'; '.join(how)}." if how else ""
+    return [f"By cause: {', '.join(parts)}.{estimate}"]
 
 
 def _hot(version: Version) -> float:

@@ -109,7 +109,10 @@ def test_the_waterfall_has_the_record_s_steps():
     for step in found:
         assert (step.after_us, step.before_us) in drawn[step.cause.value]
     assert figure.layout.yaxis.ticktext[0] == K.EAGER.words
-    assert "fused engine: a loss" in figure.layout.yaxis.ticktext
+    assert "fused engine: a loss, estimated" in figure.layout.yaxis.ticktext
+    assert "tuning" in figure.layout.yaxis.ticktext
+    hover = " ".join(figure.data[[trace.mode for trace in figure.data].index("markers")].hovertext)
+    assert all(step.estimate in hover for step in found)
     assert (figure.layout.yaxis2.ticktext[0], figure.layout.yaxis2.ticktext[-1]) == ("100 µs", "30.0 µs")
     assert any(t.name and t.name.startswith("torch.compile, max-autotune 58") for t in figure.data)
     json.dumps(drawing(figure), allow_nan=False)

@@ -23,12 +23,13 @@ from engine.records.fusion import (
     Version,
     VersionKind,
 )
-from engine.records.fusion_sentences import best_fused, comparisons, sentences
+from engine.records.fusion_sentences import WORDS, best_fused, comparisons, sentences
 from engine.records.passport import OutputAccuracy
 from engine.records.rates import fastest_gbps
 from engine.records.run import Refusal, RunStatus, Source, TargetInfo
 from engine.records.samples import Samples
 from engine.records.timings import Timings
+from engine.records.wording import factor
 
 GPU = GpuInfo(name="NVIDIA H200", uuid="GPU-0", compute_capability="9.0", sm_count=132, memory_bytes=150_000_000_000)
 RIGHT = OutputAccuracy(name="Y", max_abs=0.01, max_rel=0.001, unwritten=0, nonfinite=0, elements=9, tolerance=0.01)
@@ -150,7 +151,7 @@ def test_steps_lead_from_eager_to_tuned_without_a_gap():
     saved = made.version(K.UNFUSED).bytes_moved - made.version(K.TUNED).bytes_moved
     assert traffic.saved_us == pytest.approx(saved / made.ceilings.copy_gbps * 1e-3)
     assert kernels.saved_us == pytest.approx(64.0 - launches.saved_us - traffic.saved_us)
-    assert [step.estimated for step in found] == [False, True, True, True, False, False]
+    assert [bool(step.estimate) for step in found] == [False, True, True, True, True, False]
     assert engine.before_us == pytest.approx(26.0) and engine.saved_us < 0, "the epilogue costs the engine something"
     logs = [math.log(step.factor) / step.saved_us for step in (launches, traffic, kernels)]
     assert logs == pytest.approx([logs[0]] * 3), "a part's factor does not depend on which part comes first"
@@ -247,8 +248,15 @@ def test_a_tuned_plan_that_is_the_first_pick_is_no_step():
 def test_a_win_is_said_with_its_shares():
     said = sentences(record(FULL))
     assert said[0] == "cuDNN fused, tuned is 3.33x faster than torch eager, operation by operation."
-    assert said[1].startswith("By cause: 1.11x from cuDNN's kernels for the same operations, ")
-    assert said[1].endswith("(a loss), 1.33x from tuning.")
+    causes, how = said[1].split(". ", 1)
+    assert causes.startswith("By cause: 1.11x from cuDNN's kernels for the same operations, about ")
+    assert causes.endswith("(a loss), 1.33x from tuning")
+    found = [step for step in steps(record(FULL)) if step.estimate]
+    assert how.startswith("What says “about” is an estimate from the same run: ") and found
+    for step in found:
+        assert f"about {factor(step.factor)} from {WORDS[step.cause]}" in causes and step.estimate in how
+    measured = sentences(record({**FULL, K.UNFUSED: None}))[1]
+    assert "By cause" in measured and "about" not in measured
     assert said[2] == "Its hardest rival is torch.compile: fused is 2.00x faster."
 
 
