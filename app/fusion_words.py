@@ -125,9 +125,11 @@ def refusal_lines(pieces: Sequence[PieceRecord]) -> list[str]:
 def provenance_of(record: FusionRecord, recorded: bool) -> Provenance:
     """Where a comparison's numbers come from."""
     gpu = record.environment.gpu
-    if gpu is None or not record.measured:
+    if gpu is None or not record.versions:
         return Provenance("planned, not measured", ":material/architecture:", "orange")
     what = f"{gpu.name}, cuDNN {record.environment.cudnn_backend}, {fmt_date(record.started_at)}"
+    if not record.measured:
+        return Provenance(f"no version ran on {what}", ":material/error:", "red")
     if recorded:
         return Provenance(f"recorded on {what}", ":material/inventory_2:", "blue")
     return Provenance(f"kept here, measured on {what}", ":material/speed:", "green")

@@ -26,7 +26,7 @@ def print_fusion(record: FusionRecord) -> None:
         [
             ("pipeline", f"{record.pipeline}  {given}"),
             ("graph", record.graph.graph_id),
-            ("measured on" if record.measured else "planned for", where),
+            ("measured on" if record.versions else "planned for", where),
             ("cuDNN", f"{environment.cudnn_backend}, frontend {environment.cudnn_frontend}"),
         ]
     )

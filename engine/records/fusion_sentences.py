@@ -60,13 +60,15 @@ def comparisons(record: FusionRecord, regime: Regime = Regime.HOT) -> tuple[Comp
 
 
 def sentences(record: FusionRecord) -> tuple[str, ...]:
-    """What the comparison shows, a loss or a tie first; nothing where nothing was measured."""
+    """What the comparison shows, a loss or a tie first; where nothing runs, why; nothing of what was only planned."""
+    failed = [f"{version.kind.words}: {version.message}" for version in record.versions if version.timings is None]
     if not record.measured:
-        return ()
+        none = "No version of this graph ran to a right result here: there is nothing to compare."
+        return (none, *failed) if failed else ()
     best, rivals = best_fused(record), comparisons(record)
     if best is None:
-        why = record.fused_refusal.message if record.fused_refusal else _why(record)
-        return (f"cuDNN runs no fused version of this graph here: {why}",)
+        why = f": {record.fused_refusal.message}" if record.fused_refusal else "."
+        return (f"cuDNN runs no fused version of this graph here{why}", *failed)
     fuses = len(record.pieces) > 1
     said = [*(_already(best, rivals) if fuses else ()), *_lost_and_tied(rivals)]
     open_ = [one for one in rivals if not one.ties]
@@ -78,8 +80,7 @@ def sentences(record: FusionRecord) -> tuple[str, ...]:
     if hardest is not None and hardest.ratio > 1 and len(open_) == len(rivals):
         said.append(f"Its hardest rival is {hardest.other.kind.words}: fused is {factor(hardest.ratio)} faster.")
     said += _against(record, best)
-    said += [f"{version.kind.words}: {version.message}" for version in record.versions if version.timings is None]
-    return tuple(said)
+    return (*said, *failed)
 
 
 def _already(best: Version, rivals: tuple[Comparison, ...]) -> list[str]:
@@ -120,16 +121,32 @@ def _against(record: FusionRecord, best: Version) -> list[str]:
         if found:
             names = listing([f"“{one.other.kind.words}”" for one in found])
             said.append(f"That is with a warm L2: with a cold one it is {words} than {names}.")
-    tuned, first = record.timed(VersionKind.TUNED), record.timed(VersionKind.FIRST_PICK)
-    if tuned and first and tuned.hot.median_us > first.hot.median_us * (1 + SAME_SHARE):
-        times = f"{microseconds(tuned.hot.median_us)} against {microseconds(first.hot.median_us)}"
-        said.append(
-            "Tuning did not pay: the plan that was fastest when it was chosen is slower here than the first pick, "
-            f"{times}."
-        )
+    said += _tuning(record)
     if best.kernels is not None and best.kernels > 1:
         said.append(f"The fused graph is not one kernel here: {best.kernels} were counted.")
     return said
+
+
+def _tuning(record: FusionRecord) -> list[str]:
+    """Where tuning lost, or gained with a warm L2 and not with a cold one."""
+    tuned, first = record.timed(VersionKind.TUNED), record.timed(VersionKind.FIRST_PICK)
+    if tuned is None or first is None:
+        return []
+    if tuned.hot.median_us > first.hot.median_us * (1 + SAME_SHARE):
+        times = f"{microseconds(tuned.hot.median_us)} against {microseconds(first.hot.median_us)}"
+        plan = "the plan that was fastest when it was chosen is slower here than the first pick"
+        return [f"Tuning did not pay: {plan}, {times}."]
+    if tuned.hot.median_us * (1 + SAME_SHARE) >= first.hot.median_us or tuned.cold is None or first.cold is None:
+        return []
+    known = intervals({"tuned": tuned.cold.values, "first": first.cold.values})
+    if known["tuned"].high < known["first"].low:
+        return []
+    lost = known["tuned"].low > known["first"].high
+    times = f"{microseconds(tuned.cold.median_us)} against {microseconds(first.cold.median_us)}"
+    return [
+        f"What tuning gained is gone with a cold L2: the tuned plan is {'slower' if lost else 'no faster'} there than "
+        f"the first pick, {times}."
+    ]
 
 
 def _shares(record: FusionRecord, eager_us: float, best_us: float) -> list[str]:
@@ -153,8 +170,3 @@ def _shares(record: FusionRecord, eager_us: float, best_us: float) -> list[str]:
 
 def _hot(version: Version) -> float:
     return version.timings.hot.median_us if version.timings else float("inf")
-
-
-def _why(record: FusionRecord) -> str:
-    told = [v.message for v in record.versions if v.kind in FUSED and v.message]
-    return told[0] if told else "none was measured."

@@ -26,7 +26,7 @@ from engine.records.fusion import VersionKind
 from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
 from tests.app.pages import components, fill, opened, tables, texts
-from tests.app.sample_fusions import K, comparison, planned
+from tests.app.sample_fusions import HOT, K, comparison, planned
 from tests.app.test_graph_view import foreign_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -171,6 +171,8 @@ def test_there_is_no_figure_without_measurements():
     record = planned()
     assert waterfall_figure(record) is None and growth_figure(record) is None and roofline_figure(record) is None
     assert provenance_of(record, recorded=True).label == "planned, not measured"
+    failed = provenance_of(comparison(hot=dict.fromkeys(HOT)), recorded=False)
+    assert failed.label.startswith("no version ran on NVIDIA H200")
     attention = comparison("sdpa")
     assert growth_figure(attention) is None and waterfall_figure(attention) is not None
 
@@ -242,6 +244,14 @@ def test_a_kept_comparison_is_shown_with_its_losses_first(home):
     assert len(table) == len(record.versions)
     assert len(launches) == sum(len(version.launches) for version in record.versions)
     assert len(components(app, "chart")) == 2  # no growth: one operation
+
+
+def test_a_comparison_of_which_nothing_ran_gives_the_reasons(home):
+    record = comparison(hot=dict.fromkeys(HOT), growth=(), ceilings=None)
+    keep(record, home)
+    app = opened("fusion")
+    assert not app.exception and "No version of this graph ran" in texts(app) and "planned" not in texts(app)
+    assert all(f"{kind.words}: it does not run here." in texts(app) for kind in HOT)
 
 
 def test_a_link_in_an_open_session_is_followed(home):

@@ -286,13 +286,7 @@ def test_torch_s_own_fused_kernel_is_named_first():
 
 def test_a_lead_that_a_cold_l2_takes_away_is_said():
     made = record(FULL)
-    cold = {K.TUNED: 50.0, K.IDIOMATIC: 40.0, K.COMPILED: 50.1, K.EAGER: 120.0}
-    versions = tuple(
-        v.model_copy(update={"timings": v.timings.model_copy(update={"cold": samples(cold[v.kind])})})
-        if v.kind in cold else v
-        for v in made.versions
-    )  # fmt: skip
-    said = sentences(made.model_copy(update={"versions": versions}))
+    said = sentences(cold(made, {K.TUNED: 50.0, K.IDIOMATIC: 40.0, K.COMPILED: 50.1, K.EAGER: 120.0}))
     begin = "That is with a warm L2: with a cold one it is "
     assert begin + "slower than “torch eager, as one writes it”." in said
     assert begin + "no faster than “torch.compile”." in said
@@ -341,5 +335,38 @@ def test_a_version_that_failed_is_said_and_a_refused_graph_too():
     said = sentences(record({**FULL, K.AUTOTUNED: None}))
     assert said[-1] == "torch.compile, max-autotune: it does not run."
     refused = record({K.EAGER: 10.0, K.TUNED: None}, fused_refusal=REFUSED)
-    assert sentences(refused) == (f"cuDNN runs no fused version of this graph here: {REFUSED.message}",)
+    none = f"cuDNN runs no fused version of this graph here: {REFUSED.message}"
+    assert sentences(refused) == (none, f"{K.TUNED.words}: it does not run.")
     assert sentences(record({})) == ()
+
+
+def test_where_nothing_runs_every_reason_is_given():
+    made = record(dict.fromkeys(FULL))
+    reasons = tuple(f"{kind.words}: it does not run." for kind in FULL)
+    assert sentences(made)[1:] == reasons and sentences(made)[0].startswith("No version of this graph ran")
+    some = record({**dict.fromkeys(FULL), K.EAGER: 10.0})
+    assert sentences(some)[0] == "cuDNN runs no fused version of this graph here."
+    assert sentences(some)[1:] == reasons[1:]
+
+
+def cold(made: FusionRecord, times: dict[VersionKind, float]) -> FusionRecord:
+    """With these cold times."""
+    versions = tuple(
+        v.model_copy(update={"timings": v.timings.model_copy(update={"cold": samples(times[v.kind])})})
+        if v.kind in times and v.timings else v
+        for v in made.versions
+    )  # fmt: skip
+    return made.model_copy(update={"versions": versions})
+
+
+def test_tuning_that_a_cold_l2_undoes_is_said():
+    begin = "What tuning gained is gone with a cold L2: the tuned plan is "
+    for us, how in ((50.0, "slower there than"), (42.0, "no faster there than")):
+        (told,) = (t for t in sentences(cold(record(FULL), {K.TUNED: us, K.FIRST_PICK: 42.1})) if "tuning gained" in t)
+        assert told.startswith(begin + how) and f"{us:.2f} µs against 42.10 µs" in told
+    for made in (
+        cold(record(FULL), {K.TUNED: 35.0, K.FIRST_PICK: 42.0}),
+        cold(record({**FULL, K.TUNED: 39.99}), {K.TUNED: 50.0, K.FIRST_PICK: 42.0}),
+        record(FULL),
+    ):
+        assert not any("tuning gained" in text for text in sentences(made))
