@@ -39,12 +39,11 @@ def waterfall_figure(record: FusionRecord) -> go.Figure | None:
     if not found:
         return None
     first, last = found[0].before_us, found[-1].after_us
-    eager = record.timed(VersionKind.EAGER)
-    start = VersionKind.EAGER.words if eager and eager.hot.median_us == first else VersionKind.UNFUSED.words
+    start, end = end_names(record)
     rows = [
         {"key": "start", "plan_name": start},
         *({"key": f"step{i}", "plan_name": _step_name(step)} for i, step in enumerate(found)),
-        {"key": "end", "plan_name": _end_name(record, found[-1])},
+        {"key": "end", "plan_name": end},
     ]
     readings = [fmt_us(first), *(_step_text(step) for step in found), fmt_us(last)]
     hover = [f"{start}: {fmt_us(first)}", *map(_step_hover, found), f"in the end: {fmt_us(last)}"]
@@ -70,7 +69,7 @@ def growth_figure(record: FusionRecord) -> go.Figure | None:
     """Hot time of the first operation, of the first two, and so on, fused (the faster of first pick and tuned) and
     unfused. A stage that was not measured keeps its row."""
     stages = record.growth
-    fused, unfused = [_fused_us(stage) for stage in stages], [_unfused_us(stage) for stage in stages]
+    fused, unfused = [fused_us(stage) for stage in stages], [unfused_us(stage) for stage in stages]
     known = [value for value in (*fused, *unfused) if value is not None]
     if not known:
         return None
@@ -97,7 +96,7 @@ def growth_figure(record: FusionRecord) -> go.Figure | None:
         traces.append(
             points(name, rows, at, [v or 0.0 for v in values], hover, {"color": colour, "size": 11, "symbol": symbol})
         )
-    readings = [_added(fused, i) + " / " + _added(unfused, i) for i in range(len(rows))]
+    readings = [added(fused, i) + " / " + added(unfused, i) for i in range(len(rows))]
     axis = value_axis(
         "GPU time, hot (µs); at the right what the operation adds, fused / unfused", 0, max(known), log=False
     )
@@ -113,12 +112,15 @@ def _step_name(step: Step) -> str:
     return ", ".join([*words, *(["estimated"] if step.estimate else [])])
 
 
-def _end_name(record: FusionRecord, last: Step) -> str:
-    """What the steps lead to, which is no fused version where none was measured."""
-    if last.cause is Cause.LIBRARY:
-        return VersionKind.UNFUSED.words
-    tuned = last.cause is Cause.TUNING or record.timed(VersionKind.FIRST_PICK) is None
-    return VersionKind.TUNED.words if tuned else "cuDNN fused"
+def end_names(record: FusionRecord) -> tuple[str, str]:
+    """The versions that the steps lead from and to; to no fused one where none was measured."""
+    found, eager = steps(record), record.timed(VersionKind.EAGER)
+    at_eager = bool(found) and eager is not None and eager.hot.median_us == found[0].before_us
+    start = VersionKind.EAGER.words if at_eager else VersionKind.UNFUSED.words
+    if found and found[-1].cause is Cause.LIBRARY:
+        return start, VersionKind.UNFUSED.words
+    tuned = (found and found[-1].cause is Cause.TUNING) or record.timed(VersionKind.FIRST_PICK) is None
+    return start, VersionKind.TUNED.words if tuned else "cuDNN fused"
 
 
 def _step_text(step: Step) -> str:
@@ -137,18 +139,20 @@ def _best_torch(record: FusionRecord) -> Version | None:
     return min(rivals, key=lambda v: v.timings.hot.median_us if v.timings else math.inf, default=None)
 
 
-def _fused_us(stage: GrowthRecord) -> float | None:
+def fused_us(stage: GrowthRecord) -> float | None:
     """Of the faster of the two fused versions, as in the sentences."""
     fused = [stage.version(kind) for kind in (VersionKind.TUNED, VersionKind.FIRST_PICK)]
     return min((v.timings.hot.median_us for v in fused if v is not None and v.timings), default=None)
 
 
-def _unfused_us(stage: GrowthRecord) -> float | None:
+def unfused_us(stage: GrowthRecord) -> float | None:
+    """Of cuDNN unfused."""
     version = stage.version(VersionKind.UNFUSED)
     return version.timings.hot.median_us if version and version.timings else None
 
 
-def _added(values: Sequence[float | None], i: int) -> str:
+def added(values: Sequence[float | None], i: int) -> str:
+    """What a stage adds to the one before it; of the first, all of it."""
     value = values[i]
     if value is None:
         return theme.NOTHING

@@ -13,18 +13,10 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from app.fusion_charts import Chart, charts
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, waterfall_figure
-from app.fusion_roofline import roofline_figure
-from app.fusion_words import (
-    METHOD,
-    bytes_sentence,
-    caveats,
-    launches_table,
-    provenance_of,
-    refusal_lines,
-    versions_table,
-)
+from app.fusion_tables import launches_table, versions_table
+from app.fusion_words import METHOD, bytes_sentence, caveats, provenance_of, refusal_lines
 from app.graph_nodes import cleaned
 from app.table_view import Table
 from app.theme import CHART_CONFIG, LINE_COLOUR
@@ -83,13 +75,7 @@ def saved_html(record: FusionRecord, recorded: bool) -> bytes:
     title = f"Fusion: {escape(cleaned(record.label))}"
     sections = [("What is fused", f"<p>{escape(bytes_sentence(total))}</p>{pair_html(record)}")]
     said = "".join(f"<p>{escape(cleaned(text))}</p>" for text in sentences(record))
-    for name, figure in (
-        ("From eager to fused", waterfall_figure(record)),
-        ("One operation more", growth_figure(record)),
-        ("Roofline", roofline_figure(record)),
-    ):
-        if figure is not None:
-            sections.append((name, _figure(figure)))
+    sections += [(chart.title, _chart(chart)) for chart in charts(record)]
     if record.versions:
         odd = "".join(f"<li>{escape(cleaned(text))}</li>" for text in caveats(record))
         table = table_html(versions_table(record))
@@ -109,6 +95,14 @@ def saved_html(record: FusionRecord, recorded: bool) -> bytes:
         f"{said}</header>{slides}<script>{script}</script></body></html>"
     )
     return page.encode()
+
+
+def _chart(chart: Chart) -> str:
+    below = f'<p class="caption">{escape(chart.caption)}</p>'
+    if chart.table is not None:
+        table = f'<div class="scroll">{table_html(chart.table)}</div>'
+        below += f"<details><summary>As a table</summary>{table}</details>"
+    return _figure(chart.figure) + below
 
 
 def _figure(figure: go.Figure) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from app import comparing, job_view
 from app.chart_view import prepared, render_chart
+from app.fusion_charts import charts
 from app.fusion_drawing import after_svg, before_svg
-from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import drawings_html, pair_html
-from app.fusion_roofline import roofline_figure
-from app.fusion_words import METHOD, bytes_sentence, caveats, launches_table, refusal_lines, versions_table
+from app.fusion_tables import launches_table, versions_table
+from app.fusion_words import METHOD, bytes_sentence, caveats, refusal_lines
 from app.notices import escaped
 from app.own_graph import Wish, open_kept
-from app.table_view import render_table
+from app.table_view import Table, render_table
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.spec import GraphSpec
@@ -41,10 +42,11 @@ PRESENT_CSS = """<style>
 
 @dataclass(frozen=True)
 class Slide:
-    """One thing to look at."""
+    """One thing to look at. ``details``: what stands below it where nobody presents."""
 
     title: str
     render: Callable[[], None]
+    details: Callable[[], None] | None = None
 
 
 # -- What is shown
@@ -88,29 +90,11 @@ def slides(kept: Kept) -> tuple[Slide, ...]:
     """Everything that there is to look at, in order."""
     record = kept.record
     found = [Slide("What is fused", lambda: _render_pair(record))]
-    for title, figure, label in (
-        (
-            "From eager to fused",
-            waterfall_figure(record),
-            "Each bar is what one step saves, or costs; the last one is what is left.",
-        ),
-        (
-            "One operation more",
-            growth_figure(record),
-            "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
-            "tuned), and as a kernel of its own. Every stage is measured for itself, at its own clock.",
-        ),
-        (
-            "Roofline",
-            roofline_figure(record),
-            "Rate over intensity, hot; the thick line is the fastest copy or piece too large for the L2, and a large "
-            "matmul, of this run, the dotted one the public specification. The arrow leads from cuDNN unfused to "
-            "fused. What stays in the L2 between kernels may stand above the slanted line.",
-        ),
-    ):
-        if figure is not None:
-            chart = prepared(figure, label)
-            found.append(Slide(title, lambda chart=chart, title=title: render_chart(chart, key=f"fusion-{title}")))  # type: ignore[misc]
+    for chart in charts(record):
+        drawn = prepared(chart.figure, chart.caption)
+        key = f"fusion-{chart.title}"
+        render = partial(render_chart, drawn, key=key)
+        found.append(Slide(chart.title, render, partial(_render_details, chart.table, key) if chart.table else None))
     if record.versions:
         found.append(Slide("Every version", lambda: _render_versions(record)))
     return tuple(found)
@@ -136,6 +120,11 @@ def render_method(record: FusionRecord) -> None:
 def _render_pair(record: FusionRecord) -> None:
     st.markdown(escaped(bytes_sentence(cost(cut(record.graph)))))
     _component(data={"html": pair_html(record), "listens": False}, key="fusion-pair")
+
+
+def _render_details(table: Table, key: str) -> None:
+    with st.expander("As a table", icon=":material/table_rows:"):
+        render_table(table.prepared(), key=f"{key}-table")
 
 
 def _render_versions(record: FusionRecord) -> None:

@@ -1,22 +1,18 @@
-"""What the fusion page says in words and tables: bytes, versions, method. Pure; in the saved file it is the same."""
+"""What the fusion page says in words: bytes, caveats, method. Pure; in the saved file it is the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.table_view import Cell, Column, Row, Table
-from app.theme import NOTHING, Provenance, fmt_bytes, fmt_date, fmt_error, fmt_number, fmt_ratio, fmt_us
+from app.theme import Provenance, fmt_bytes, fmt_date, fmt_number, fmt_ratio, fmt_us
 from engine.graph.cost import Cost
-from engine.records.fusion import FusionRecord, PieceRecord, Version, VersionKind
-from engine.records.rates import bandwidth_gbps, fastest_gbps, rate_tflops
-from engine.records.samples import Samples
+from engine.records.fusion import FusionRecord, PieceRecord, VersionKind
+from engine.records.rates import fastest_gbps
 from engine.records.wording import listing, several
 
 SLOWER = 1.02
 """From here on it is not noise, and wants a word."""
 CLOCKS_DIFFER = 1.03
-NAME_LENGTH = 110
-OTHERS = {"fill": "memset", "copy": "memcpy"}
 
 METHOD = (
     "All versions come from one operation graph and run on the same seeded data. Each is compared with a float64 "
@@ -133,79 +129,3 @@ def provenance_of(record: FusionRecord, recorded: bool) -> Provenance:
     if recorded:
         return Provenance(f"recorded on {what}", ":material/inventory_2:", "blue")
     return Provenance(f"kept here, measured on {what}", ":material/speed:", "green")
-
-
-def versions_table(record: FusionRecord) -> Table:
-    """Every version with everything that is known of it."""
-    columns = (
-        Column("version"),
-        Column("hot", "GPU time in a CUDA graph, median", number=True),
-        Column("cold", "GPU time with a cold L2, median", number=True),
-        Column("host", "what a call costs the calling thread, median", number=True),
-        Column("kernels", "launched per execution, counted by the profiler; memset and memcpy beside", number=True),
-        Column("must move", "bytes that its cuDNN graphs or calls of torch read and write at least once", number=True),
-        Column("GB/s", "those bytes over the hot time", number=True),
-        Column("TFLOP/s", "the graph's work over the hot time", number=True),
-        Column("error", "largest relative error against the reference", number=True),
-        Column("memory", "allocated beside the inputs, outputs included", number=True),
-        Column("first call", "with compiling, for torch.compile", number=True),
-        Column("what runs"),
-    )
-    rows = tuple(Row(version.kind.value, _cells(version, record)) for version in record.versions)
-    return Table("Every version of the graph, with its times and costs", columns, rows)
-
-
-def launches_table(record: FusionRecord) -> Table:
-    """What the profiler saw in one execution of each version, in order; its times are taken apart from those above."""
-    columns = (
-        Column("version"),
-        Column("what"),
-        Column("µs", "as the profiler timed it, once", number=True),
-        Column("name"),
-    )
-    rows = tuple(
-        Row(
-            f"{version.kind.value}-{i}",
-            (
-                Cell(version.kind.words),
-                Cell(launch.kind),
-                Cell(fmt_number(launch.us), launch.us),
-                Cell(launch.name if len(launch.name) <= NAME_LENGTH else launch.name[:NAME_LENGTH] + "…"),
-            ),
-        )
-        for version in record.versions
-        for i, launch in enumerate(version.launches or ())
-    )
-    return Table("What the profiler counted in one execution of each version", columns, rows)
-
-
-def kernels_text(version: Version) -> str:
-    """Kernels, and beside them the copies and fills, which are none but take their time too."""
-    if version.launches is None:
-        return NOTHING
-    kinds = [launch.kind for launch in version.launches]
-    others = [f"{kinds.count(kind)} {word}" for kind, word in OTHERS.items() if kind in kinds]
-    return " + ".join([str(version.kernels), *others])
-
-
-def _cells(version: Version, record: FusionRecord) -> tuple[Cell, ...]:
-    times = [version.timings.of(name) if version.timings else None for name in ("hot", "cold", "host")]
-    known = [output.max_rel for output in version.accuracy if output.max_rel is not None]
-    error = max(known, default=None)
-    gbps, rate = bandwidth_gbps(version), rate_tflops(version, record.graph)
-    return (
-        Cell(version.kind.words),
-        *(Cell(fmt_us(_median(samples)), _median(samples)) for samples in times),
-        Cell(kernels_text(version), version.kernels),
-        Cell(fmt_bytes(version.bytes_moved), version.bytes_moved),
-        Cell(fmt_number(gbps), gbps),
-        Cell(fmt_number(rate), rate),
-        Cell(fmt_error(error), error),
-        Cell(fmt_bytes(version.memory_bytes), version.memory_bytes),
-        Cell(NOTHING if version.compile_s is None else f"{version.compile_s:.1f} s", version.compile_s),
-        Cell(version.message or version.detail),
-    )
-
-
-def _median(samples: Samples | None) -> float | None:
-    return None if samples is None else samples.median_us

@@ -57,4 +57,6 @@ view.render_sentences(record)
 for slide in view.slides(chosen):
     st.subheader(slide.title)
     slide.render()
+    if slide.details is not None:
+        slide.details()
 view.render_method(record)

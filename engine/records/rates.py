@@ -41,6 +41,11 @@ def bandwidth_gbps(version: Version) -> float | None:
     return version.bytes_moved / version.timings.hot.median_us * 1e-3
 
 
+def flop_per_byte(version: Version, graph: GraphSpec) -> float | None:
+    """The graph's operations over the bytes that must move; None where those are not known."""
+    return graph.flops() / version.bytes_moved if version.bytes_moved else None
+
+
 def rate_tflops(version: Version, graph: GraphSpec) -> float | None:
     """TFLOP/s: the graph's operations over the hot time, whatever else the version computes (an attention that is cut
     also computes what its mask hides)."""

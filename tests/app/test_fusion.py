@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
 from app.chart_view import drawing
+from app.fusion_charts import charts
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_figures import growth_figure, waterfall_figure
-from app.fusion_html import pair_html, saved_html
+from app.fusion_html import pair_html, saved_html, table_html
 from app.fusion_roofline import roofline_figure
-from app.fusion_words import bytes_sentence, provenance_of, versions_table
-from app.theme import fmt_bytes
+from app.fusion_tables import growth_table, steps_table, versions_table
+from app.fusion_words import bytes_sentence, provenance_of
+from app.theme import fmt_bytes, fmt_number, fmt_us
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.errors import InvalidInput
@@ -183,8 +186,34 @@ def test_the_table_has_every_version_with_its_numbers():
     assert [row.key for row in table.rows] == [version.kind.value for version in record.versions]
     by_key = {row.key: [cell.text for cell in row.cells] for row in table.rows}
     assert by_key["tuned"][:5] == ["cuDNN fused, tuned", "30.0 µs", "36.0 µs", "20.0 µs", "1"]
-    assert by_key["compiled"][5] == "–" and by_key["compiled"][10] == "12.5 s"
+    assert by_key["compiled"][5] == "–" and by_key["compiled"][11] == "12.5 s"
+    tuned = record.version(K.TUNED)
+    assert by_key["tuned"][8] == fmt_number(record.graph.flops() / tuned.bytes_moved) and by_key["compiled"][8] == "–"
     assert by_key["autotuned"][1] == "–" and by_key["autotuned"][-1] == "it does not run here."
+
+
+def test_what_the_waterfall_tells_under_the_pointer_stands_in_a_table_too():
+    record = comparison()
+    table, found = steps_table(record), steps(record)
+    assert f"from “{K.EAGER.words}” to “{K.TUNED.words}”" in table.label
+    for row, step in zip(table.rows, found, strict=True):
+        texts_ = [cell.text for cell in row.cells]
+        assert texts_[:3] == [step.cause.value, fmt_us(step.before_us), fmt_us(step.after_us)]
+        assert row.cells[3].order == step.saved_us and texts_[6] == step.detail
+        assert texts_[5] == (f"estimated: {step.estimate}" if step.estimate else "measured")
+    assert {row.cells[5].text == "measured" for row in table.rows} == {True, False}
+
+
+def test_the_growing_graph_stands_in_a_table_too():
+    record = comparison()
+    growth = list(record.growth)
+    growth[1] = growth[1].model_copy(update={"versions": ()})
+    rows = growth_table(record.model_copy(update={"growth": tuple(growth)})).rows
+    texts_ = [[cell.text for cell in row.cells] for row in rows]
+    assert [cells[0] for cells in texts_] == [stage.added for stage in growth]
+    assert texts_[1][1:3] == ["–", "–"] and rows[2].cells[2].order is None
+    fused = growth[0].version(K.TUNED).timings.hot.median_us
+    assert texts_[0][1:4] == [fmt_us(fused), fmt_us(fused), fmt_bytes(growth[0].fused_bytes)]
 
 
 # -- The file
@@ -200,6 +229,10 @@ def test_the_file_is_whole_and_asks_nobody_for_anything():
     assert "default-src 'none'" in page
     for version in record.versions:
         assert version.kind.words in own
+    for chart in charts(record):
+        assert f'<p class="caption">{escape(chart.caption)}</p>' in own
+        assert chart.table is None or table_html(chart.table) in own
+    assert own.count("<details>") == 2
     assert "How it was measured" in own and "cuDNN has no execution plan" in own
 
 
@@ -240,7 +273,8 @@ def test_a_kept_comparison_is_shown_with_its_losses_first(home):
     written = texts(app)
     assert written.index("torch SDPA, flash is 1.50x faster") < written.index("3.33x faster than torch eager")
     assert "kept here, measured on NVIDIA H200" in str([element.proto for element in app.main])
-    table, launches = tables(app)
+    causes, table, launches = tables(app)
+    assert [row[0] for row in causes] == [step.cause.value for step in steps(record)]
     assert len(table) == len(record.versions)
     assert len(launches) == sum(len(version.launches) for version in record.versions)
     assert len(components(app, "chart")) == 2  # no growth: one operation

@@ -15,7 +15,8 @@ import pytest
 from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import saved_html
 from app.fusion_roofline import roofline_figure
-from app.fusion_words import caveats, launches_table, versions_table
+from app.fusion_tables import launches_table, versions_table
+from app.fusion_words import caveats
 from app.theme import fmt_number, fmt_us
 from engine.records.attribution import steps
 from engine.records.fusion import VersionKind
@@ -97,6 +98,7 @@ def test_the_table_has_the_record_s_numbers(file):
         moved = version["bytes_moved"]
         assert texts_[6] == (fmt_number(moved / raw.hot[kind] * 1e-3) if moved is not None else "–")
         assert texts_[7] == fmt_number(record.graph.flops() / raw.hot[kind] * 1e-6)
+        assert texts_[8] == (fmt_number(record.graph.flops() / moved) if moved is not None else "–")
     assert len(launches_table(record).rows) == sum(len(version["launches"]) for version in raw.versions.values())
 
 
@@ -194,7 +196,7 @@ def test_the_page_shows_it(home, name):
     record = from_bytes((SHIPPED / FOLDER / f"{name}.json").read_bytes(), name)
     headings = [line for line in texts(app).splitlines() if line.startswith("#### ")]
     assert headings == [f"#### {sentences(record)[0]}"]
-    table = tables(app)[0]
+    table = tables(app)[-2]
     assert [row[1] for row in table] == [fmt_us(us) for us in raw.hot.values()]
     assert len(components(app, "chart")) == (2 if "sdpa" in name else 3)
 

@@ -1,0 +1,49 @@
+"""The fusion page's charts, the words below them and their numbers as tables: one list for the page and the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from app.fusion_figures import growth_figure, waterfall_figure
+from app.fusion_roofline import roofline_figure
+from app.fusion_tables import growth_table, steps_table
+from app.table_view import Table
+from engine.records.fusion import FusionRecord
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure. ``caption``: how to read it; ``table``: what the pointer tells, unless another table has it."""
+
+    title: str
+    figure: go.Figure
+    caption: str
+    table: Table | None = None
+
+
+def charts(record: FusionRecord) -> tuple[Chart, ...]:
+    """Those that there is something to draw for, in order."""
+    found = []
+    if (figure := waterfall_figure(record)) is not None:
+        caption = (
+            "Each bar is what one step saves, or costs; the last one is what is left. Steps that are called estimated "
+            "split a measured difference."
+        )
+        found.append(Chart("From eager to fused", figure, caption, steps_table(record)))
+    if (figure := growth_figure(record)) is not None:
+        caption = (
+            "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
+            "tuned), and as a kernel of its own. Every stage is measured for itself, at its own clock."
+        )
+        found.append(Chart("One operation more", figure, caption, growth_table(record)))
+    if (figure := roofline_figure(record)) is not None:
+        caption = (
+            "Rate over intensity, hot; the thick line is the fastest copy or piece too large for the L2, and a large "
+            "matmul, of this run, the dotted one the public specification. The arrow leads from cuDNN unfused to "
+            "fused. What stays in the L2 between kernels may stand above the slanted line. The dots' numbers stand "
+            "under “Every version”."
+        )
+        found.append(Chart("Roofline", figure, caption))
+    return tuple(found)
