@@ -2,11 +2,15 @@
 (() => {
   const slides = [...document.querySelectorAll("body > header, body > section")];
   let at = -1;
+  const SMALLEST = 320, MARGINS = 18;
   // Charts as large as the screen: their type and bars too.
   const grow = (chart, large) => {
     chart.small ??= { height: chart._fullLayout.height, widths: chart.data.map((trace) => trace.line?.width) };
     const { height, widths } = chart.small;
-    const [type, tall] = large ? [17, Math.max(height, innerHeight * 0.8)] : [12, height];
+    const section = chart.closest("section");
+    const beside = [...section.children].filter((one) => !one.contains(chart));
+    const taken = beside.reduce((sum, one) => sum + one.offsetHeight + (one.offsetHeight && MARGINS), 0);
+    const [type, tall] = large ? [17, Math.max(SMALLEST, innerHeight * 0.94 - taken)] : [12, height];
     for (let box = chart; box.tagName === "DIV"; box = box.parentElement) box.style.height = `${tall}px`;
     Plotly.relayout(chart, {
       height: tall,

@@ -71,7 +71,7 @@ def table_html(table: Table) -> str:
 
 def saved_html(record: FusionRecord, recorded: bool) -> bytes:
     """The file."""
-    total, origin = cost(cut(record.graph)), provenance_of(record, recorded)
+    total, origin = cost(cut(record.graph)), provenance_of(record, recorded, here=False)
     title = f"Fusion: {escape(cleaned(record.label))}"
     sections = [("What is fused", f"<p>{escape(bytes_sentence(total))}</p>{pair_html(record)}")]
     said = "".join(f"<p>{escape(cleaned(text))}</p>" for text in sentences(record))

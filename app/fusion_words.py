@@ -118,8 +118,9 @@ def refusal_lines(pieces: Sequence[PieceRecord]) -> list[str]:
     ]
 
 
-def provenance_of(record: FusionRecord, recorded: bool) -> Provenance:
-    """Where a comparison's numbers come from."""
+def provenance_of(record: FusionRecord, recorded: bool, here: bool = True) -> Provenance:
+    """Where a comparison's numbers come from. ``here``: said on the machine that keeps it, as in a mailed file it is
+    not."""
     gpu = record.environment.gpu
     if gpu is None or not record.versions:
         return Provenance("planned, not measured", ":material/architecture:", "orange")
@@ -128,4 +129,4 @@ def provenance_of(record: FusionRecord, recorded: bool) -> Provenance:
         return Provenance(f"no version ran on {what}", ":material/error:", "red")
     if recorded:
         return Provenance(f"recorded on {what}", ":material/inventory_2:", "blue")
-    return Provenance(f"kept here, measured on {what}", ":material/speed:", "green")
+    return Provenance(f"{'kept here, ' if here else ''}measured on {what}", ":material/speed:", "green")

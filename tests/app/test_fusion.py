@@ -236,6 +236,11 @@ def test_the_file_is_whole_and_asks_nobody_for_anything():
     assert "How it was measured" in own and "cuDNN has no execution plan" in own
 
 
+def test_the_file_does_not_say_that_it_is_kept_where_it_is_read():
+    own = saved_html(comparison(), recorded=False).decode().split("<body>", 1)[1]
+    assert "<p>measured on NVIDIA H200, cuDNN 9.19.0, 2026-01-02. " in own and "kept here" not in own
+
+
 def test_foreign_texts_stay_text_in_the_file():
     evil = "</script><script>alert(1)</script>"
     record = comparison(graph=foreign_graph(), pipeline=evil, parameters={"x": evil}, pieces=(), growth=())
