@@ -16,13 +16,14 @@ from plotly.offline import get_plotlyjs
 from app.fusion_charts import Chart, charts
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_tables import launches_table, versions_table
-from app.fusion_words import METHOD, bytes_sentence, caveats, provenance_of, refusal_lines
+from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines
 from app.graph_nodes import cleaned
 from app.table_view import Table
 from app.theme import CHART_CONFIG, LINE_COLOUR
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.fusion_caveats import caveats
 from engine.records.fusion_sentences import best_fused, sentences
 from engine.records.wording import several
 

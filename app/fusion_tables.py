@@ -12,7 +12,6 @@ from engine.records.rates import bandwidth_gbps, flop_per_byte, rate_tflops
 from engine.records.samples import Samples
 
 NAME_LENGTH = 110
-OTHERS = {"fill": "memset", "copy": "memcpy"}
 
 
 def versions_table(record: FusionRecord) -> Table:
@@ -30,7 +29,9 @@ def versions_table(record: FusionRecord) -> Table:
             "FLOP/byte", "the graph's work over the bytes that must move: where it stands in the roofline", number=True
         ),
         Column("error", "largest relative error against the reference", number=True),
-        Column("memory", "allocated beside the inputs, outputs included", number=True),
+        Column(
+            "memory", "allocated beside the inputs, outputs included; cuDNN's plans with their workspace", number=True
+        ),
         Column("first call", "with compiling, for torch.compile", number=True),
         Column("what runs"),
     )
@@ -114,15 +115,6 @@ def growth_table(record: FusionRecord) -> Table:
     return Table("The graph grown by one operation at a time", columns, tuple(rows))
 
 
-def kernels_text(version: Version) -> str:
-    """Kernels, and beside them the copies and fills, which are none but take their time too."""
-    if version.launches is None:
-        return NOTHING
-    kinds = [launch.kind for launch in version.launches]
-    others = [f"{kinds.count(kind)} {word}" for kind, word in OTHERS.items() if kind in kinds]
-    return " + ".join([str(version.kernels), *others])
-
-
 def _cells(version: Version, record: FusionRecord) -> tuple[Cell, ...]:
     times = [version.timings.of(name) if version.timings else None for name in ("hot", "cold", "host")]
     known = [output.max_rel for output in version.accuracy if output.max_rel is not None]
@@ -132,7 +124,7 @@ def _cells(version: Version, record: FusionRecord) -> tuple[Cell, ...]:
     return (
         Cell(version.kind.words),
         *(Cell(fmt_us(_median(samples)), _median(samples)) for samples in times),
-        Cell(kernels_text(version), version.kernels),
+        Cell(version.launched or NOTHING, version.kernels),
         Cell(fmt_bytes(version.bytes_moved), version.bytes_moved),
         Cell(fmt_number(gbps), gbps),
         Cell(fmt_number(rate), rate),

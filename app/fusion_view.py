@@ -15,7 +15,7 @@ from app.fusion_charts import charts
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_html import drawings_html, pair_html
 from app.fusion_tables import launches_table, versions_table
-from app.fusion_words import METHOD, bytes_sentence, caveats, refusal_lines
+from app.fusion_words import METHOD, bytes_sentence, refusal_lines
 from app.notices import escaped
 from app.own_graph import Wish, open_kept
 from app.table_view import Table, render_table
@@ -23,6 +23,7 @@ from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.spec import GraphSpec
 from engine.records.fusion import FusionRecord
+from engine.records.fusion_caveats import caveats
 from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Kept
 

@@ -1,18 +1,13 @@
-"""What the fusion page says in words: bytes, caveats, method. Pure; in the saved file it is the same."""
+"""What the fusion page says in words: bytes, refusals, method. Pure; in the saved file it is the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.theme import Provenance, fmt_bytes, fmt_date, fmt_number, fmt_ratio, fmt_us
+from app.theme import Provenance, fmt_bytes, fmt_date, fmt_ratio
 from engine.graph.cost import Cost
-from engine.records.fusion import FusionRecord, PieceRecord, VersionKind
-from engine.records.rates import fastest_gbps
-from engine.records.wording import listing, several
-
-SLOWER = 1.02
-"""From here on it is not noise, and wants a word."""
-CLOCKS_DIFFER = 1.03
+from engine.records.fusion import FusionRecord, PieceRecord
+from engine.records.wording import several
 
 METHOD = (
     "All versions come from one operation graph and run on the same seeded data. Each is compared with a float64 "
@@ -49,64 +44,6 @@ def bytes_sentence(total: Cost) -> str:
         f"Fused, {fmt_bytes(total.fused_bytes)} must move, for {stay}; unfused, {total.pieces} pieces must move "
         f"{fmt_bytes(total.unfused_bytes)}, {fmt_ratio(total.unfused_bytes / total.fused_bytes)} as much."
     )
-
-
-def caveats(record: FusionRecord) -> list[str]:
-    """What a reader should know of these very numbers before trusting them, most of all what looks odd."""
-    said = [line for line in (_hot_beside_cold(record), _autotuned(record), _above_copy(record)) if line]
-    if (clocks := _growth_clocks(record)) is not None:
-        said.append(
-            f"The stages of the growing graph ran at {clocks[0]:,} to {clocks[1]:,} MHz: what one operation adds is "
-            "known no better than that."
-        )
-    return [*said, *record.remarks]
-
-
-def _hot_beside_cold(record: FusionRecord) -> str:
-    slower = [
-        version
-        for version in record.versions
-        if version.timings and version.timings.cold
-        and version.timings.hot.median_us > version.timings.cold.median_us * SLOWER
-    ]  # fmt: skip
-    if not slower or slower[0].timings is None:
-        return ""
-    state, gpu = slower[0].timings.gpu, record.environment.gpu
-    clock = ""
-    if state is not None and state.sm_clock_mhz is not None:
-        rated = f" of {gpu.rated_sm_clock_mhz:,}" if gpu is not None and gpu.rated_sm_clock_mhz else ""
-        held = f", held by {listing(state.throttle_reasons)}" if state.throttle_reasons else ""
-        clock = f" (SM clock {state.sm_clock_mhz:,}{rated} MHz{held})"
-    return (
-        f"Hot times are longer than cold ones here: replays follow one another without a pause{clock}, cold executions "
-        "have pauses in which the GPU recovers. All versions ran hot in turns, at the same clocks."
-    )
-
-
-def _autotuned(record: FusionRecord) -> str:
-    plain, tuned = record.timed(VersionKind.COMPILED), record.timed(VersionKind.AUTOTUNED)
-    if plain is None or tuned is None or tuned.hot.median_us <= plain.hot.median_us * SLOWER:
-        return ""
-    return (
-        f"torch.compile with max-autotune is slower here than without, {fmt_us(tuned.hot.median_us)} against "
-        f"{fmt_us(plain.hot.median_us)}: it chooses kernels by timings of its own; below is which it chose."
-    )
-
-
-def _above_copy(record: FusionRecord) -> str:
-    fastest, ceilings = fastest_gbps(record), record.ceilings
-    if fastest is None or ceilings is None or fastest.gbps == ceilings.copy_gbps:
-        return ""
-    return (
-        f"The copy that was to be the bandwidth's ceiling reached {fmt_number(ceilings.copy_gbps)} GB/s, the piece "
-        f"“{fastest.by}” {fmt_number(fastest.gbps)} GB/s: this stands as the fastest."
-    )
-
-
-def _growth_clocks(record: FusionRecord) -> tuple[int, int] | None:
-    states = [version.timings.gpu for stage in record.growth for version in stage.versions if version.timings]
-    clocks = [state.sm_clock_mhz for state in states if state is not None and state.sm_clock_mhz is not None]
-    return (min(clocks), max(clocks)) if clocks and max(clocks) > min(clocks) * CLOCKS_DIFFER else None
 
 
 def refusal_lines(pieces: Sequence[PieceRecord]) -> list[str]:

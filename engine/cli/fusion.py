@@ -131,7 +131,7 @@ def _report(record: FusionRecord, as_json: bool) -> None:
 
     if as_json:
         emit_json(fusion_json(record))
+        for remark in record.remarks:
+            say(f"note: {remark}")
     else:
         print_fusion(record)
-    for remark in record.remarks:
-        say(f"note: {remark}")

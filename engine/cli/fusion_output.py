@@ -10,10 +10,11 @@ from engine.graph.cost import Cost, cost
 from engine.graph.cutting import cut
 from engine.records.attribution import steps
 from engine.records.fusion import FusionRecord, PieceRecord, Version, VersionKind
+from engine.records.fusion_caveats import caveats
 from engine.records.fusion_sentences import sentences
 from engine.records.rates import bandwidth_gbps, fastest_gbps, rate_tflops
 from engine.records.samples import Samples
-from engine.records.wording import count_bytes, factor
+from engine.records.wording import count_bytes, factor, microseconds
 
 
 def print_fusion(record: FusionRecord) -> None:
@@ -38,6 +39,9 @@ def print_fusion(record: FusionRecord) -> None:
         _print_versions(record)
     if any(stage.versions for stage in record.growth):
         _print_growth(record)
+    _print_ceilings(record)
+    for text in caveats(record):
+        print(f"\nnote: {text}")
 
 
 def _print_pieces(pieces: tuple[PieceRecord, ...], total: Cost, record: FusionRecord) -> None:
@@ -79,7 +83,7 @@ def _print_versions(record: FusionRecord) -> None:
             (
                 version.kind.words,
                 *(_us(timings.of(name) if timings else None) for name in ("hot", "cold", "host")),
-                version.kernels,
+                version.launched,
                 count_bytes(version.bytes_moved) if version.bytes_moved is not None else None,
                 _number(bandwidth_gbps(version)),
                 _number(rate_tflops(version, record.graph)),
@@ -98,12 +102,25 @@ def _print_versions(record: FusionRecord) -> None:
 def _print_growth(record: FusionRecord) -> None:
     print()
     seen = {version.kind for stage in record.growth for version in stage.versions}
-    kinds, rows = [kind for kind in VersionKind if kind in seen], []
+    kinds = [kind for kind in VersionKind if kind in seen]
+    rows: list[tuple[Any, ...]] = []
     for stage in record.growth:
         measured = (stage.version(kind) for kind in kinds)
         hot = [_us(v.timings.hot if v is not None and v.timings else None) for v in measured]
-        rows.append((f"+ {stage.added}", *hot, f"{stage.fused_bytes:,}", f"{stage.unfused_bytes:,}"))
+        rows.append(
+            (f"+ {stage.added}" if rows else stage.added, *hot, f"{stage.fused_bytes:,}", f"{stage.unfused_bytes:,}")
+        )
     print_table(["stage", *(kind.words for kind in kinds), "fused (bytes)", "unfused (bytes)"], rows)
+
+
+def _print_ceilings(record: FusionRecord) -> None:
+    ceilings, fastest = record.ceilings, fastest_gbps(record)
+    if ceilings is not None and fastest is not None:
+        print(
+            f"\nThe most that was seen in this run: {_number(fastest.gbps)} GB/s ({fastest.by}; the copy "
+            f"{_number(ceilings.copy_gbps)}), {_number(ceilings.matmul_tflops)} TFLOP/s by a large matmul; the "
+            f"smallest kernel takes {microseconds(ceilings.launch_us.median_us)}."
+        )
 
 
 def fusion_json(record: FusionRecord) -> dict[str, Any]:
@@ -167,6 +184,7 @@ def fusion_json(record: FusionRecord) -> dict[str, Any]:
             "launch_us": record.ceilings.launch_us.median_us,
         },
         "sentences": list(sentences(record)),
+        "caveats": caveats(record),
         "remarks": list(record.remarks),
     }
 
@@ -194,6 +212,8 @@ def _version_json(version: Version, record: FusionRecord | None) -> dict[str, An
         "plan": list(version.plan) if version.plan else None,
         **times,
         "kernels": version.kernels,
+        "memsets": _count(version, "fill"),
+        "memcpys": _count(version, "copy"),
         "bytes_moved": version.bytes_moved,
         "gbps": bandwidth_gbps(version),
         "tflops": rate_tflops(version, record.graph) if record else None,
@@ -202,6 +222,10 @@ def _version_json(version: Version, record: FusionRecord | None) -> dict[str, An
         "compile_s": version.compile_s,
         "message": version.message,
     }
+
+
+def _count(version: Version, kind: str) -> int | None:
+    return None if version.launches is None else sum(launch.kind == kind for launch in version.launches)
 
 
 def _median(samples: Samples | None) -> float | None:

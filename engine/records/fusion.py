@@ -66,6 +66,8 @@ WORDS = {
     VersionKind.CUDNN: "torch SDPA, cuDNN",
     VersionKind.MATH: "torch SDPA, math",
 }
+OTHERS = {"fill": "memset", "copy": "memcpy"}
+"""What the GPU does in an execution and is no kernel."""
 SDPA_BACKENDS = (VersionKind.FLASH, VersionKind.EFFICIENT, VersionKind.CUDNN, VersionKind.MATH)
 
 
@@ -113,6 +115,15 @@ class Version(BaseModel):
     def kernels(self) -> int | None:
         """Launched per execution; copies and fills are no kernels."""
         return None if self.launches is None else sum(launch.kind == "kernel" for launch in self.launches)
+
+    @property
+    def launched(self) -> str | None:
+        """Kernels, and beside them the copies and fills, which are none but take their time too."""
+        if self.launches is None:
+            return None
+        kinds = [launch.kind for launch in self.launches]
+        others = [f"{kinds.count(kind)} {word}" for kind, word in OTHERS.items() if kind in kinds]
+        return " + ".join([str(self.kernels), *others])
 
 
 class PieceRecord(BaseModel):

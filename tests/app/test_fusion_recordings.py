@@ -16,10 +16,10 @@ from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import saved_html
 from app.fusion_roofline import roofline_figure
 from app.fusion_tables import launches_table, versions_table
-from app.fusion_words import caveats
 from app.theme import fmt_number, fmt_us
 from engine.records.attribution import steps
 from engine.records.fusion import VersionKind
+from engine.records.fusion_caveats import caveats
 from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import FOLDER, Comparisons, from_bytes
 from engine.runs.recordings import SHIPPED

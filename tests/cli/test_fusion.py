@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from engine.cli.fusion_output import print_fusion
-from engine.records.fusion import FusionRecord
-from tests.app.sample_fusions import comparison
+from engine.cli.fusion_output import fusion_json, print_fusion
+from engine.records.fusion import FusionRecord, Launch
+from engine.records.fusion_caveats import caveats
+from tests.app.sample_fusions import K, comparison
 
 
 @pytest.mark.cudnn
@@ -59,8 +60,33 @@ def test_stages_that_were_not_measured_are_dashes(capsys):
     print_fusion(record.model_copy(update={"growth": tuple(growth)}))
     lines = capsys.readouterr().out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("stage "))
-    assert lines[at + 1].split()[:5] == ["+", "matmul", "-", "-", "-"]
+    assert lines[at + 1].split()[:4] == ["matmul", "-", "-", "-"]
     assert lines[at + 2].split()[:5] == ["+", "scale", "-", "30.0", "27.0"]
+
+
+def test_memsets_ceilings_and_caveats_stand_in_the_text_as_on_the_page(capsys):
+    record = comparison(remarks=("A stage was not measured.",))
+    launches = (Launch(name="Memset", kind="fill", us=1.0), Launch(name="k", kind="kernel", us=1.0))
+    versions = tuple(v.model_copy(update={"launches": launches}) if v.kind is K.TUNED else v for v in record.versions)
+    record = record.model_copy(update={"versions": versions})
+    print_fusion(record)
+    out = capsys.readouterr().out
+    (tuned,) = (line for line in out.splitlines() if line.startswith(f"{K.TUNED.words} ") and "+" in line)
+    assert "1 + 1 memset" in tuned
+    assert f"{record.ceilings.copy_gbps:,.0f} GB/s" in out and f"{record.ceilings.matmul_tflops:,.0f} TFLOP/s" in out
+    assert caveats(record)[-1] == "A stage was not measured."
+    assert all(f"\nnote: {text}\n" in out for text in caveats(record))
+    told = fusion_json(record)
+    assert told["caveats"] == caveats(record)
+    by_kind = {version["kind"]: version for version in told["versions"]}
+    assert (by_kind["tuned"]["kernels"], by_kind["tuned"]["memsets"], by_kind["tuned"]["memcpys"]) == (1, 1, 0)
+
+
+def test_that_memory_is_not_counted_evenly_is_said_where_torch_multiplies_matrices():
+    uneven = [any("cuBLAS" in text for text in caveats(comparison(name))) for name in ("sdpa", "conv_bias_relu")]
+    assert uneven == [True, False]
+    torch_alone = comparison(hot=dict.fromkeys((K.UNFUSED, K.FIRST_PICK, K.TUNED)))
+    assert not any("cuBLAS" in text for text in caveats(torch_alone))
 
 
 def test_without_a_gpu_it_says_so(invoke, monkeypatch):
