@@ -10,7 +10,8 @@ from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_roofline import roofline_figure
 from app.fusion_tables import growth_table, steps_table
 from app.table_view import Table
-from engine.records.fusion import FusionRecord
+from engine.records.fusion import FusionRecord, VersionKind
+from engine.records.wording import several
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,13 @@ def charts(record: FusionRecord) -> tuple[Chart, ...]:
         )
         found.append(Chart("From eager to fused", figure, caption, steps_table(record)))
     if (figure := growth_figure(record)) is not None:
-        caption = (
-            "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
-            "tuned), and as a kernel of its own. Every stage is measured for itself, at its own clock."
+        caption = " ".join(
+            (
+                "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
+                "tuned), and as a piece of its own.",
+                *(f"The piece “{piece}” runs in torch{how}: cuDNN refuses it alone." for piece, how in _torch(record)),
+                "Every stage is measured for itself, at its own clock.",
+            )
         )
         found.append(Chart("One operation more", figure, caption, growth_table(record)))
     if (figure := roofline_figure(record)) is not None:
@@ -47,3 +52,16 @@ def charts(record: FusionRecord) -> tuple[Chart, ...]:
         )
         found.append(Chart("Roofline", figure, caption))
     return tuple(found)
+
+
+def _torch(record: FusionRecord) -> list[tuple[str, str]]:
+    """Stages whose new piece runs in torch, and in how many kernels, as the profiler counted."""
+    found, before = [], None
+    for stage in record.growth:
+        unfused = stage.version(VersionKind.UNFUSED)
+        kernels = unfused.kernels if unfused else None
+        if stage.pieces and stage.pieces[-1].runs_on == "torch":
+            more = 0 if kernels is None or before is None else kernels - before
+            found.append((stage.added, f" ({several(more, 'kernel')})" if more > 0 else ""))
+        before = kernels
+    return found

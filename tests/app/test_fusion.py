@@ -216,6 +216,21 @@ def test_the_growing_graph_stands_in_a_table_too():
     assert texts_[0][1:4] == [fmt_us(fused), fmt_us(fused), fmt_bytes(growth[0].fused_bytes)]
 
 
+def test_a_piece_that_runs_in_torch_is_not_called_a_kernel_of_its_own():
+    record = comparison()
+    kernel = record.version(K.UNFUSED).launches[:1]
+    counts = (1, 2, 3, 4, 6)
+    growth = tuple(
+        stage.model_copy(
+            update={"versions": (stage.version(K.UNFUSED).model_copy(update={"launches": kernel * count}),)}
+        )
+        for stage, count in zip(record.growth, counts, strict=True)
+    )
+    (chart,) = (c for c in charts(record.model_copy(update={"growth": growth})) if c.title == "One operation more")
+    assert "The piece “amax” runs in torch (2 kernels): cuDNN refuses it alone." in chart.caption
+    assert "kernel of its own" not in chart.caption and chart.caption.count("runs in torch") == 1
+
+
 # -- The file
 
 
