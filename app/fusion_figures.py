@@ -118,7 +118,7 @@ def end_names(record: FusionRecord) -> tuple[str, str]:
     at_eager = bool(found) and eager is not None and eager.hot.median_us == found[0].before_us
     start = VersionKind.EAGER.words if at_eager else VersionKind.UNFUSED.words
     if found and found[-1].cause is Cause.LIBRARY:
-        return start, VersionKind.UNFUSED.words
+        return start, "cuDNN" if record.single else VersionKind.UNFUSED.words
     tuned = (found and found[-1].cause is Cause.TUNING) or record.timed(VersionKind.FIRST_PICK) is None
     return start, VersionKind.TUNED.words if tuned else "cuDNN fused"
 

@@ -43,7 +43,7 @@ def roofline_figure(record: FusionRecord) -> go.Figure | None:
             _roof("public specification", low, high, spec.bandwidth_gbps, rate, theme.INTERVAL_COLOUR, 1.0, "dot")
         )
     best = best_fused(record)
-    if best is not None and {VersionKind.UNFUSED, best.kind} <= spots.keys():
+    if best is not None and not record.single and {VersionKind.UNFUSED, best.kind} <= spots.keys():
         traces.append(_arrow("fusing", spots[VersionKind.UNFUSED], spots[best.kind]))
     for kind, (x, y) in spots.items():
         traces.append(_spot(kind, x, y, record))

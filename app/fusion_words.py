@@ -37,7 +37,7 @@ METHOD = (
 def bytes_sentence(total: Cost) -> str:
     """What must move, fused and unfused."""
     if not total.saved:
-        return f"One operation: {fmt_bytes(total.fused_bytes)} must move, and there is nothing to fuse."
+        return f"One operation: {fmt_bytes(total.fused_bytes)} must move, with nothing to fuse."
     kept = [one for one in total.saved if one.stays_on_chip]
     stay = f"{several(len(kept), 'tensor')} {'needs' if len(kept) == 1 else 'need'} not reach memory"
     return (

@@ -68,11 +68,13 @@ def steps(record: FusionRecord) -> tuple[Step, ...]:
     if first is None or first.timings is None:  # The first pick may give a wrong result, or not run.
         first = tuned
     found: list[Step] = []
+    if record.single:  # Nothing is fused: the unfused version is the same graph again.
+        unfused = first
     if (pair := _times(eager, unfused)) is not None:
         found.append(_step(Cause.LIBRARY, *pair, f"{_kernels(eager)} to {_kernels(unfused)}"))
-    if (pair := _times(unfused, first)) is not None:
+    if (pair := _times(unfused, first)) is not None and not record.single:
         found += _fusing(record, first, *pair)
-    elif (pair := _times(eager, first)) is not None:
+    elif (pair := _times(eager, first)) is not None and not record.single:
         found.append(_step(Cause.ENGINE, *pair, "the unfused version was not measured"))
     if (pair := _times(first, tuned)) is not None and first and tuned and first.plan != tuned.plan:
         names = [version.plan[1] for version in (first, tuned) if version.plan]

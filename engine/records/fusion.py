@@ -227,6 +227,11 @@ class FusionRecord(BaseModel):
         return self
 
     @property
+    def single(self) -> bool:
+        """Whether the graph is one operation that is no several, with nothing to fuse."""
+        return len(self.pieces) == 1
+
+    @property
     def measured(self) -> bool:
         """Whether anything has a time."""
         return any(version.timings is not None for version in self.versions)

@@ -24,6 +24,9 @@ WORDS = {
 }
 
 
+ONE = "The graph is one operation, so there is nothing to fuse: what is called fused is cuDNN's own kernel for it."
+
+
 @dataclass(frozen=True)
 class Comparison:
     """``ratio``: how many times faster than the other version; ``ties``: whether the two can be told apart;
@@ -44,7 +47,8 @@ def best_fused(record: FusionRecord) -> Version | None:
 def comparisons(record: FusionRecord, regime: Regime = Regime.HOT) -> tuple[Comparison, ...]:
     """The best fused version against every other measured one, the hardest rival first."""
     best = best_fused(record)
-    rivals = [v for v in record.versions if v.timings and v.kind not in FUSED]
+    same = (*FUSED, VersionKind.UNFUSED) if record.single else FUSED  # One piece is the whole graph.
+    rivals = [v for v in record.versions if v.timings and v.kind not in same]
     if best is None or best.timings is None:
         return ()
     samples = {v.kind.value: v.timings.of(regime) for v in (*rivals, best) if v.timings}
@@ -69,8 +73,7 @@ def sentences(record: FusionRecord) -> tuple[str, ...]:
     if best is None:
         why = f": {record.fused_refusal.message}" if record.fused_refusal else "."
         return (f"cuDNN runs no fused version of this graph here{why}", *failed)
-    fuses = len(record.pieces) > 1
-    said = [*(_already(best, rivals) if fuses else ()), *_lost_and_tied(rivals)]
+    said = [*([ONE] if record.single else _already(best, rivals)), *_lost_and_tied(rivals)]
     open_ = [one for one in rivals if not one.ties]
     eager = next((one for one in open_ if one.other.kind is VersionKind.EAGER), None)
     if eager is not None and eager.ratio > 1:
@@ -121,6 +124,10 @@ def _against(record: FusionRecord, best: Version) -> list[str]:
         if found:
             names = listing([f"“{one.other.kind.words}”" for one in found])
             said.append(f"That is with a warm L2: with a cold one it is {words} than {names}.")
+    eager, idiomatic = record.version(VersionKind.EAGER), record.version(VersionKind.IDIOMATIC)
+    if eager and idiomatic and eager.timings and _hot(eager) * (1 + SAME_SHARE) < _hot(idiomatic) < float("inf"):
+        times = f"{microseconds(_hot(idiomatic))} against {microseconds(_hot(eager))}"
+        said.append(f"Torch, as one writes it, is slower here than operation by operation: {times}.")
     said += _tuning(record)
     if best.kernels is not None and best.kernels > 1:
         said.append(f"The fused graph is not one kernel here: {best.kernels} were counted.")

@@ -24,7 +24,7 @@ from engine.graph.cost import cost
 from engine.graph.cutting import cut
 from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import CATALOGUE
-from engine.records.attribution import steps
+from engine.records.attribution import Cause, steps
 from engine.records.fusion import VersionKind
 from engine.records.fusion_sentences import sentences
 from engine.runs.comparisons import Comparisons, from_bytes, keep, to_bytes
@@ -150,6 +150,16 @@ def test_the_waterfall_calls_nothing_fused_that_is_not():
     tuned = waterfall_figure(comparison(hot={K.FIRST_PICK: None}))
     assert list(tuned.layout.yaxis.ticktext)[-1] == K.TUNED.words
     assert tuned.layout.yaxis2.ticktext[-1] == "30.0 µs"
+
+
+def test_one_operation_is_not_drawn_as_fused():
+    record = comparison("matmul")
+    assert "nothing to fuse" in bytes_sentence(cost(cut(record.graph))) and "nothing to fuse" in sentences(record)[0]
+    assert [step.cause for step in steps(record)] == [Cause.LIBRARY, Cause.TUNING]
+    assert waterfall_figure(record).layout.yaxis.ticktext[-1] == K.TUNED.words
+    alone = comparison("matmul", {K.TUNED: None})
+    assert waterfall_figure(alone).layout.yaxis.ticktext[-1] == "cuDNN"
+    assert all(trace.name != "fusing" for trace in roofline_figure(record).data)
 
 
 def test_the_roofline_stands_on_what_was_measured():

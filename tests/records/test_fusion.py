@@ -23,13 +23,13 @@ from engine.records.fusion import (
     Version,
     VersionKind,
 )
-from engine.records.fusion_sentences import WORDS, best_fused, comparisons, sentences
+from engine.records.fusion_sentences import ONE, WORDS, best_fused, comparisons, sentences
 from engine.records.passport import OutputAccuracy
 from engine.records.rates import fastest_gbps
 from engine.records.run import Refusal, RunStatus, Source, TargetInfo
 from engine.records.samples import Samples
 from engine.records.timings import Timings
-from engine.records.wording import factor
+from engine.records.wording import factor, microseconds
 
 GPU = GpuInfo(name="NVIDIA H200", uuid="GPU-0", compute_capability="9.0", sm_count=132, memory_bytes=150_000_000_000)
 RIGHT = OutputAccuracy(name="Y", max_abs=0.01, max_rel=0.001, unwritten=0, nonfinite=0, elements=9, tolerance=0.01)
@@ -329,6 +329,23 @@ def test_one_operation_is_not_called_fused():
         made = record({K.TUNED: 8.0}, name=name)
         made = made.model_copy(update={"versions": (plain, *made.versions)})
         assert any("already calls one fused kernel" in text for text in sentences(made)) is said
+
+
+def test_one_operation_has_nothing_to_fuse_in_every_sentence():
+    made = record({**FULL, K.UNFUSED: 30.0}, name="matmul")
+    said = sentences(made)
+    assert said[0] == ONE and "nothing to fuse" in ONE
+    assert all(K.UNFUSED is not one.other.kind for one in comparisons(made))
+    assert [step.cause for step in steps(made)] == [Cause.LIBRARY, Cause.TUNING]
+    assert not any(words in text for text in said for words in (WORDS[Cause.ENGINE], WORDS[Cause.LAUNCHES], "unfused"))
+    assert ONE not in sentences(record(FULL)) and ONE not in sentences(record(FULL, name="sdpa"))
+
+
+def test_where_torch_as_one_writes_it_is_slower_it_is_said():
+    told = f"Torch, as one writes it, is slower here than operation by operation: {microseconds(110)} against "
+    assert any(text.startswith(told) for text in sentences(record({**FULL, K.IDIOMATIC: 110.0})))
+    for us in (80.0, 100.5, None):
+        assert not any("is slower here than operation" in text for text in sentences(record({**FULL, K.IDIOMATIC: us})))
 
 
 def test_a_version_that_failed_is_said_and_a_refused_graph_too():
