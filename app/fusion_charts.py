@@ -46,9 +46,9 @@ def charts(record: FusionRecord) -> tuple[Chart, ...]:
     if (figure := roofline_figure(record)) is not None:
         caption = (
             "Rate over intensity, hot; the thick line is the fastest copy or piece too large for the L2, and a large "
-            "matmul, of this run, the dotted one the public specification. Where operations fuse, an arrow leads from unfused to "
-            "fused. What stays in the L2 between kernels may stand above the slanted line. The dots' numbers stand "
-            "under “Every version”."
+            "matmul, of this run, the dotted one the public specification. Where operations fuse, an arrow leads "
+            "from unfused to fused. What stays in the L2 between kernels may stand above the slanted line. The dots' "
+            "numbers stand under “Every version”."
         )
         found.append(Chart("Roofline", figure, caption))
     return tuple(found)
