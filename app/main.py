@@ -19,16 +19,21 @@ from engine.runs.store import StoreError  # noqa: E402
 def pages() -> list[st.Page]:
     """Every page, in the order of the navigation."""
     listed = [
-        ("explore", "Explore", ":material/schema:"),
         ("fusion", "Fusion", ":material/merge:"),
         ("reuse", "Reuse", ":material/recycling:"),
         ("runs", "Runs", ":material/history:"),
     ]
     if (ROOT / "pages" / "system.py").exists():
         listed.append(("system", "System", ":material/memory:"))
+    explore = ROOT / "pages" / "explore.py"
     return [
-        st.Page(ROOT / "pages" / f"{name}.py", title=title, icon=icon, url_path=name, default=name == "explore")
-        for name, title, icon in listed
+        st.Page(explore, title="Explore", icon=":material/schema:", url_path="start", default=True),
+        *(
+            st.Page(ROOT / "pages" / f"{name}.py", title=title, icon=icon, url_path=name)
+            for name, title, icon in listed
+        ),
+        # The default page answers the bare address only, whatever its own path; people type /explore.
+        st.Page(explore, title="Explore", url_path="explore", visibility="hidden"),
     ]
 
 

@@ -98,6 +98,18 @@ def test_two_browsers_at_once_do_not_disturb_each_other(chromium, server):
         context.close()
 
 
+def test_the_page_answers_to_its_name_too(page, server):
+    opened(page, server, "/explore?pipeline=matmul&view=error")
+    page.locator(".st-key-chart-error").wait_for()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_label("m · rows of A").fill("512")
+    page.wait_for_url("**/explore?pipeline=matmul&m=512**view=error**")
+    page.get_by_role("link", name="Runs").click()
+    page.locator(".st-key-runs-table tbody tr").first.wait_for()
+    page.go_back()
+    expect(page.get_by_label("m · rows of A")).to_have_value("512")
+
+
 def test_back_and_forward_lead_through_what_was_shown(page, server):
     opened(page, server, "/?pipeline=conv_relu")
     page.get_by_role("radio", name="Build and load").click()
