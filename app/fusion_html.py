@@ -93,7 +93,8 @@ def saved_html(record: FusionRecord, recorded: bool) -> bytes:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{title}</title><style>{style}</style>'
         f"<script>{get_plotlyjs()}</script></head><body><header><h1>{title}</h1><p>{escape(cleaned(origin.label))}. "
         '<span class="hint">P presents one figure at a time; arrow keys turn the page, Escape ends it.</span></p>'
-        f"{said}</header>{slides}<script>{script}</script></body></html>"
+        f"{said}</header>{slides}<footer>{escape(cleaned(f'{record.what} · {origin.label}'))}</footer>"
+        f"<script>{script}</script></body></html>"
     )
     return page.encode()
 

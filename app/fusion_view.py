@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from pathlib import Path
 
 import streamlit as st
@@ -15,7 +16,8 @@ from app.fusion_charts import charts
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_html import drawings_html, pair_html
 from app.fusion_tables import launches_table, versions_table
-from app.fusion_words import METHOD, bytes_sentence, refusal_lines
+from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines
+from app.graph_nodes import cleaned
 from app.notices import escaped
 from app.own_graph import Wish, open_kept
 from app.table_view import Table, render_table
@@ -142,9 +144,12 @@ def presenting() -> bool:
     return st.query_params.get("present") == "1"
 
 
-def render_presented(shown: tuple[Slide, ...], record: FusionRecord) -> None:
-    """One slide, large, without anything around it; arrow keys turn the page, Escape ends it."""
+def render_presented(kept: Kept) -> None:
+    """One slide, large, with nothing around it but what was measured where; arrow keys turn the page, Escape ends
+    it."""
+    shown, record = slides(kept), kept.record
     at = _slide_number(len(shown))
+    place = f"{at + 1} / {len(shown)} · {record.what} · {provenance_of(record, kept.recorded).label}"
 
     def turn() -> None:
         state = st.session_state.get("fusion-keys") or {}
@@ -160,7 +165,7 @@ def render_presented(shown: tuple[Slide, ...], record: FusionRecord) -> None:
         st.markdown(escaped(said[0]))
     shown[at].render()
     _component(
-        data={"html": f"<p>{at + 1} / {len(shown)}</p>", "listens": True, "at": at, "last": len(shown) - 1},
+        data={"html": f"<p>{escape(cleaned(place))}</p>", "listens": True, "at": at, "last": len(shown) - 1},
         key="fusion-keys",
         on_turn_change=turn,
     )

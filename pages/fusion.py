@@ -19,12 +19,12 @@ found = comparisons()
 listed = found.listed()
 
 if view.presenting():
-    wanted = st.query_params.get("comparison", "")
-    shown = next((kept for kept in listed if kept.record.id == wanted), listed[0] if listed else None)
+    wanted = st.query_params.get("comparison", listed[0].record.id if listed else "")
+    shown = next((kept for kept in listed if kept.record.id == wanted), None)
     if shown is not None:
-        view.render_presented(view.slides(shown), shown.record)
+        view.render_presented(shown)
         st.stop()
-    view.stop_presenting()
+    view.stop_presenting()  # The page says that there is no such comparison.
 
 for name, problem in found.problems.items():
     st.warning(f"The comparison {escaped(name)} is left out: {escaped(problem)}", icon=":material/broken_image:")

@@ -246,7 +246,11 @@ class FusionRecord(BaseModel):
         return None if version is None else version.timings
 
     @property
+    def what(self) -> str:
+        """The pipeline and its parameters."""
+        return " ".join((self.pipeline, *(f"{letter}={value}" for letter, value in self.parameters.items() if value)))
+
+    @property
     def label(self) -> str:
         """What and when."""
-        given = " ".join(f"{letter}={value}" for letter, value in self.parameters.items() if value)
-        return f"{self.pipeline} {given} ({self.started_at:%Y-%m-%d %H:%M} UTC)"
+        return f"{self.what} ({self.started_at:%Y-%m-%d %H:%M} UTC)"

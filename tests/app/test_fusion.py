@@ -362,6 +362,9 @@ def test_presenting_shows_one_figure_at_a_time_and_keys_turn_the_page(home):
         seen.append((len(components(app, "chart")), components(app, "fusion")[-1]))
     assert [charts for charts, _ in seen] == [0, 1, 1, 1, 0]
     assert all(keys["listens"] for _, keys in seen) and "2 / 5" in seen[1][1]["html"]
+    made = comparison()
+    for _, keys in seen:  # Each slide stands by itself: which graph, on what.
+        assert made.what in keys["html"] and provenance_of(made, recorded=False).label in keys["html"]
     for nonsense in ("0", "99", "x", "-1", ""):
         app.query_params["slide"] = nonsense
         app.run()
@@ -373,9 +376,10 @@ def test_a_broken_file_and_a_nonsense_address_are_told(home):
     (home / "fusion" / "broken.json").write_text("{}")
     app = opened("fusion")
     assert not app.exception and any("broken" in warning.value for warning in app.warning)
-    app.query_params["comparison"] = "zzz"
+    app.query_params.update({"comparison": "zzz", "present": "1"})  # Nothing else is presented in its place.
     app.run()
-    assert not app.exception
+    assert not app.exception and "present" not in app.query_params
+    assert any("no comparison zzz" in warning.value for warning in app.warning)
 
 
 @pytest.mark.parametrize(

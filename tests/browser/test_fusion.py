@@ -89,8 +89,10 @@ def test_the_saved_file_opens_offline_and_asks_nobody(kept, page, chromium, tmp_
     opened.wait_for_selector(".js-plotly-plot .main-svg")
     assert opened.locator(".js-plotly-plot").count() == 3
     assert opened.locator(".drawing svg").count() == 2
+    assert not opened.locator("footer").is_visible()
     opened.keyboard.press("p")
     assert opened.locator("section:visible, header:visible").count() == 1
+    assert "cuDNN" in opened.locator("footer:visible").inner_text()
     opened.keyboard.press("ArrowRight")
     assert opened.locator("section:visible h2").inner_text() == "What is fused"
     opened.keyboard.press("Escape")
