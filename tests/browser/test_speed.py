@@ -11,7 +11,7 @@ import pytest
 from tests.browser.conftest import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.timing, pytest.mark.slow]
-WARM_UP, REPEATS, LIMIT = 2, 5, 1.5
+WARM_UP, REPEATS, LIMIT = 2, 15, 1.5
 BARE = ("hello", "--server.headless", "true", "--browser.gatherUsageStats", "false")
 DONE = """
 (chart) => {
