@@ -39,7 +39,9 @@ class _Drawing:
 
 def before_svg(spec: GraphSpec, in_torch: frozenset[int] = frozenset()) -> str:
     """Cut: every piece by itself. ``in_torch``: places of pieces that cuDNN refuses alone."""
-    return _svg(_before(cut(spec), in_torch), "Unfused: operation by operation")
+    made = cut(spec)
+    title = "One operation" if len(made.pieces) == 1 else "Unfused: operation by operation"
+    return _svg(_before(made, in_torch), title)
 
 
 def after_svg(spec: GraphSpec, kernels: int | None = None) -> str:

@@ -22,6 +22,7 @@ from app.table_view import Table
 from app.theme import CHART_CONFIG, LINE_COLOUR
 from engine.graph.cost import cost
 from engine.graph.cutting import cut
+from engine.graph.spec import GraphSpec
 from engine.records.fusion import FusionRecord, VersionKind
 from engine.records.fusion_caveats import caveats
 from engine.records.fusion_sentences import best_fused, sentences
@@ -42,17 +43,24 @@ def pair_html(record: FusionRecord) -> str:
     torch = frozenset(i for i, piece in enumerate(record.pieces) if piece.runs_on == "torch")
     best, unfused = best_fused(record), record.version(VersionKind.UNFUSED)
     kernels = (unfused.kernels if unfused else None, best.kernels if best else None)
-    after = after_svg(record.graph, kernels[1])
-    return drawings_html(before_svg(record.graph, torch), after, kernels, bool(record.fused_refusal))
+    return drawings_html(record.graph, torch, kernels, bool(record.fused_refusal))
 
 
 def drawings_html(
-    before: str, after: str, kernels: tuple[int | None, int | None] = (None, None), refused: bool = False
+    spec: GraphSpec,
+    in_torch: frozenset[int] = frozenset(),
+    kernels: tuple[int | None, int | None] = (None, None),
+    refused: bool = False,
 ) -> str:
-    """Two SVGs beside each other. ``kernels``: as the profiler counted them, unfused and fused. ``refused``: cuDNN has
-    no plan for the whole graph, so that there is no after."""
+    """The graph unfused and fused beside each other; one operation is drawn once. ``in_torch``: places of pieces that
+    cuDNN refuses alone. ``kernels``: as the profiler counted them, unfused and fused. ``refused``: cuDNN has no plan
+    for the whole graph, so that there is no after."""
     counted = [f": {several(count, 'kernel')}" if count is not None else "" for count in kernels]
-    second = "<p>cuDNN has no plan for the whole graph.</p>" if refused else after
+    before = before_svg(spec, in_torch)
+    if len(cut(spec).pieces) == 1:
+        single = f"<div><h4>One operation{counted[1]}</h4>{before}</div>"
+        return f'<div class="drawing"><div class="pair">{single}</div></div>'
+    second = "<p>cuDNN has no plan for the whole graph.</p>" if refused else after_svg(spec, kernels[1])
     return (
         f'<div class="drawing"><div class="pair"><div><h4>Unfused{counted[0]}</h4>{before}</div>'
         f"<div><h4>Fused{counted[1]}</h4>{second}</div></div>{KEY}</div>"

@@ -13,7 +13,6 @@ import streamlit as st
 from app import comparing, job_view
 from app.chart_view import prepared, render_chart
 from app.fusion_charts import charts
-from app.fusion_drawing import after_svg, before_svg
 from app.fusion_html import drawings_html, pair_html
 from app.fusion_tables import launches_table, versions_table
 from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines
@@ -58,7 +57,7 @@ class Slide:
 def render_graph_alone(spec: GraphSpec) -> None:
     """Before and after, of a graph that was not measured."""
     st.markdown(escaped(bytes_sentence(cost(cut(spec)))))
-    _component(data={"html": drawings_html(before_svg(spec), after_svg(spec)), "listens": False}, key="fusion-pair")
+    _component(data={"html": drawings_html(spec), "listens": False}, key="fusion-pair")
 
 
 def render_offer(kept: tuple[Kept, ...], wish: Wish) -> bool:

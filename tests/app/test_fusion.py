@@ -154,6 +154,8 @@ def test_the_waterfall_calls_nothing_fused_that_is_not():
 
 def test_one_operation_is_not_drawn_as_fused():
     record = comparison("matmul")
+    drawn = pair_html(record)
+    assert drawn.count("<svg") == 1 and "One operation" in drawn and "Unfused" not in drawn and "Fused" not in drawn
     assert "nothing to fuse" in bytes_sentence(cost(cut(record.graph))) and "nothing to fuse" in sentences(record)[0]
     assert [step.cause for step in steps(record)] == [Cause.LIBRARY, Cause.TUNING]
     assert waterfall_figure(record).layout.yaxis.ticktext[-1] == K.TUNED.words
