@@ -48,6 +48,7 @@ export default function (component) {
       data.texts[i].forEach((text, j) => {
         const cell = document.createElement(j ? "td" : "th");
         cell.classList.toggle("number", data.columns[j].number);
+        cell.classList.toggle("long", text.length > 50);
         cell.title = text;
         if (!j) cell.scope = "row";
         if (!j && data.pickable) {

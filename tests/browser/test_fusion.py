@@ -47,6 +47,16 @@ def test_a_comparison_is_drawn_whole(kept, page):
     assert errors == []
 
 
+def test_what_is_behind_a_step_stands_whole_in_its_cell(kept, page):
+    open_page(page, kept, f"comparison={'a' * 32}")
+    page.locator(".st-key-fusion-From-eager-to-fused-table").locator("xpath=ancestor::details").locator(
+        "summary"
+    ).click()
+    cells = page.locator(".st-key-fusion-From-eager-to-fused-table td.long")
+    cells.first.wait_for()
+    assert cells.evaluate_all("all => all.filter(one => one.scrollWidth > one.clientWidth)") == []
+
+
 def test_a_loss_is_said_first(kept, page):
     open_page(page, kept, f"comparison={'b' * 32}")
     headings = page.locator("h4").all_inner_texts()
