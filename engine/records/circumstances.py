@@ -35,7 +35,8 @@ def circumstances(source: RunRecord | Iterable[PlanRecord]) -> list[str]:
     timings = [plan.timings for plan in plans if plan.timings is not None and plan.status is Status.OK]
     of_run = [*_clock_rule(source, timings), *_cut_short(source, timings)] if isinstance(source, RunRecord) else []
     beside = _beside(source, timings) if isinstance(source, RunRecord) else []
-    return [*_throttling(timings), *_set_aside(timings), *beside, *of_run, *_stopped(timings)]
+    own = [*_throttling(timings), *_set_aside(timings), *_screened_clocks(timings), *_cold(timings)]
+    return [*own, *beside, *of_run, *_stopped(timings)]
 
 
 def _beside(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
@@ -56,14 +57,45 @@ def _beside(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
 
 def _unlike_clocks(name: str, own: Timings, timings: Sequence[Timings]) -> list[str]:
     """Whether a baseline's clock was another one than the plans', which what they are compared by holds too."""
-    clocks = [_median_clock(own.states), _median_clock(state for one in timings for state in one.states)]
-    low, high = (min(clocks), max(clocks)) if all(clocks) else (1.0, 1.0)
-    if high <= UNLIKE * low:
+    mine, theirs = _median_clock(own.states), _median_clock(state for one in timings for state in one.states)
+    if not _unlike(mine, theirs):
         return []
     return [
-        f"The SM clock was {clocks[0]:,.0f} MHz while {name} was timed by itself, and {clocks[1]:,.0f} MHz in the "
+        f"The SM clock was {mine:,.0f} MHz while {name} was timed by itself, and {theirs:,.0f} MHz in the "
         "plans' rounds (medians): part of the difference between their times is the clock's."
     ]
+
+
+def _screened_clocks(timings: Sequence[Timings]) -> list[str]:
+    """Whether screening, on a GPU that had rested, met another clock than the rounds after it: ratios of the two hold
+    that too."""
+    behind = [one for one in timings if one.stopped == "screened"]
+    then = _median_clock(one.gpu for one in behind if one.gpu is not None)
+    later = _median_clock(state for one in timings if one.stopped != "screened" for state in one.states)
+    if not _unlike(then, later):
+        return []
+    were, look = ("was", "it looks {} than it is") if len(behind) == 1 else ("were", "they look {} than they are")
+    return [
+        f"{several(len(behind), 'plan')} {were} screened out at an SM clock of {then:,.0f} MHz, and the rounds ran at "
+        f"{later:,.0f} MHz (medians): beside the best {look.format('faster' if then > later else 'slower')}."
+    ]
+
+
+def _cold(timings: Sequence[Timings]) -> list[str]:
+    """An execution that finds a cold cache is not faster for that, but for its clock."""
+    both = [one for one in timings if one.cold is not None]
+    faster = sum(one.cold.median_us < one.hot.median_us for one in both if one.cold is not None)
+    if not faster or not any(state.throttle_reasons for one in both for state in one.states):
+        return []
+    return [
+        f"{faster:,} of {several(len(both), 'plan')} took less time cold, one execution at a time, than hot, in rounds "
+        "that held the clock down: regimes differ by their clocks too."
+    ]
+
+
+def _unlike(one: float, other: float) -> bool:
+    """Whether two median clocks, 0 where not known, make times differ."""
+    return min(one, other) > 0 and max(one, other) > UNLIKE * min(one, other)
 
 
 def _median_clock(states: Iterable[GpuState]) -> float:

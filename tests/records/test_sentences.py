@@ -260,6 +260,49 @@ def test_what_held_clocks_down_beside_the_plans_is_told():
     assert not any("torch" in text or "capping" in text for text in circumstances(well))
 
 
+def test_plans_that_were_screened_at_another_clock_than_the_rounds_are_said_to_look_faster_or_slower():
+    def said(screened_mhz, rounds_mhz, count=2):
+        behind = GpuState(sm_clock_mhz=screened_mhz)
+        rounds = (GpuState(sm_clock_mhz=rounds_mhz),) * 3
+        plans = [measured(0, [1.0] * 3, states=rounds, stopped="precise")]
+        plans += [measured(i, [9.0], gpu=behind, stopped="screened") for i in range(1, count + 1)]
+        return [text for text in circumstances(plans) if "screened out" in text]
+
+    assert said(1980, 1620) == [
+        "2 plans were screened out at an SM clock of 1,980 MHz, and the rounds ran at 1,620 MHz (medians): beside the "
+        "best they look faster than they are."
+    ]
+    assert said(1620, 1980, count=1) == [
+        "1 plan was screened out at an SM clock of 1,620 MHz, and the rounds ran at 1,980 MHz (medians): beside the "
+        "best it looks slower than it is."
+    ]
+    assert said(1980, 1965) == said(1980, None) == said(None, 1980) == said(1980, 1620, count=0) == []
+
+
+def test_cold_times_below_hot_ones_are_put_down_to_the_clock_that_the_rounds_held_down():
+    def said(state, *cold):
+        plans = [
+            measured(i, [90.0] * 3, states=(state,) * 3, regimes={"cold": [us]}, stopped="precise")
+            for i, us in enumerate(cold)
+        ]
+        return [text for text in circumstances(plans) if "cold" in text]
+
+    assert said(CAP, 83.0, 84.0, 95.0) == [
+        "2 of 3 plans took less time cold, one execution at a time, than hot, in rounds that held the clock down: "
+        "regimes differ by their clocks too."
+    ]
+    assert said(CAP, 95.0) == said(FREE, 83.0) == []
+
+
+def test_the_recordings_in_which_clocks_differed_between_screening_rounds_and_regimes_say_so():
+    recordings, told = Recordings(), {}
+    for summary in filter(lambda one: one.measured, recordings.summaries()):
+        said = " ".join(circumstances(recordings.get(summary.id)))
+        told[summary.id[:4]] = ("look faster than they are" in said, "took less time cold" in said)
+    assert told["bab9"] == told["0009"] == (True, True)
+    assert {(True, True), (True, False), (False, False)} == set(told.values())
+
+
 def test_the_recordings_in_which_torch_had_another_clock_say_so():
     held = {}
     for summary in filter(lambda one: one.measured, Recordings().summaries()):
