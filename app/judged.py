@@ -11,7 +11,7 @@ from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord
 from engine.records.regimes import RegimeChange, regime_change, verdicts
 from engine.records.run import RunKind, RunRecord
-from engine.records.sentences import change_sentence, cost_sentence, unlisted_sentence
+from engine.records.sentences import beyond_sentences, change_sentence, cost_sentence
 from engine.records.timings import Regime
 from engine.records.verdict import Verdict
 from engine.records.wording import listing, several
@@ -67,12 +67,8 @@ def findings(run: RunRecord, judged: Judged) -> list[Finding]:
     if hot is None:
         return []
     found = [_change(judged, hot), _confirmation(run, judged)]
-    if hot.unlisted:
-        found.append(Finding("Beyond the heuristics", unlisted_sentence(hot, hot.unlisted)))
-    elif run.options.explicit or run.options.every_engine or run.options.knob_budget:
-        found.append(Finding("Beyond the heuristics", "No further plan was measured right."))
-    else:
-        found.append(Finding("Beyond the heuristics", "Not looked at: this run has listed plans only."))
+    beyond = beyond_sentences(run, hot) or ["Not looked at: this run has listed plans only."]
+    found += [Finding("Beyond the heuristics", text) for text in beyond]
     return [*found, *_constraints(hot), *_measuring(run, judged)]
 
 

@@ -49,7 +49,7 @@ def beyond_the_heuristics(run: RunRecord) -> tuple[Tally, ...]:
 
 def beyond_sentence(tallies: Iterable[Tally]) -> str:
     """All of them in one sentence."""
-    return f"Beyond the heuristics: {'; '.join(tally.sentence for tally in tallies)}."
+    return f"Besides the listed plans: {'; '.join(tally.sentence for tally in tallies)}."
 
 
 def _asked(options: SweepOptions) -> set[PlanOrigin]:

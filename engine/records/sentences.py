@@ -48,7 +48,7 @@ def sentences(run: RunRecord, constraints: Constraints | None = None, regime: Re
         ("regimes", change_sentence(change, one.names) if change else None),
         ("confirmation", confirmed.sentence if confirmed else None),
         *(("heuristics", pick_sentence(one, pick)) for pick in one.picks),
-        *(("unlisted", text) for text in _beyond_sentences(run, one)),
+        *(("unlisted", text) for text in beyond_sentences(run, one)),
         *(("constraints", cost_sentence(cost)) for cost in one.costs if cost.is_set),
         *(("circumstances", text) for text in circumstances(run)),
     ]
@@ -121,13 +121,13 @@ def cost_sentence(cost: Cost) -> str:
     return f"{cost.words}: {verbs[0]} {price} and {verbs[1]} {plans}."
 
 
-def _beyond_sentences(run: RunRecord, verdict: Verdict) -> list[str]:
+def beyond_sentences(run: RunRecord, verdict: Verdict) -> list[str]:
     """What was asked for beyond the heuristics and how far it came, and whether any of it won."""
     tallies = beyond_the_heuristics(run)
     said = [beyond_sentence(tallies)] if tallies else []
     if verdict.unlisted:
         return [*said, unlisted_sentence(verdict, verdict.unlisted)]
-    return [*said, "None of them could be compared, so whether any wins is not known."] if said else []
+    return [*said, "Nothing of that could be compared, so whether any wins is not known."] if said else []
 
 
 def unlisted_sentence(verdict: Verdict, unlisted: Unlisted) -> str:

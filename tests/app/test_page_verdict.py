@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from engine.records.gpu_state import GpuState
+from engine.records.options import SweepOptions
 from engine.records.passport import Repeatability
+from engine.records.plan import PlanIdentity, PlanOrigin, Status
 from engine.records.run import RunStatus
 from engine.records.timings import Timings
 from tests.app.pages import alerts, components, fields, fill, opened, texts
-from tests.app.sample_runs import accuracy, ok_plan, run_of, samples
+from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, samples
 from tests.app.test_page_explore import keep, link_to
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
@@ -96,6 +98,14 @@ def test_what_was_not_looked_at_is_said_to_be_absent():
     assert "Bitwise repeatability: not looked at in this run." in said
     assert "Errors by norm and in ulp, and counts of NaN and Inf apart, were not recorded in this run." in said
     assert "after 2 of 2 plans" in said
+
+
+def test_what_became_of_plans_beyond_the_heuristics_is_told_also_where_none_was_measured():
+    asked = SweepOptions(explicit=(PlanIdentity(engine_id=49),))
+    hung = failed_plan(49, Status.TIMEOUT, modes={}, origin=PlanOrigin.EXPLICIT)
+    said = texts(opened(**link_to(keep(run_of([ok_plan(1, 80.0), hung], options=asked)))))
+    assert "Besides the listed plans: 1 explicit plan (0 measured, 1 timeout)." in said
+    assert "whether any wins is not known" in said
 
 
 def test_the_error_that_ended_the_sampling_is_told_with_what_it_supposes():

@@ -72,7 +72,7 @@ def test_nothing_was_asked_and_nothing_is_told(swept, recorded):
 
 def test_an_unlisted_plan_that_wins(swept):
     asked, won = told(swept(listed(10.0), measured(9, 8.0, ENGINE), every_engine=True))
-    assert asked == "Beyond the heuristics: 1 plan of engines that no mode lists (1 measured)."
+    assert asked == "Besides the listed plans: 1 plan of engines that no mode lists (1 measured)."
     assert "beats every listed one" in won
 
 
@@ -117,7 +117,7 @@ def test_where_nothing_was_measured_nothing_is_claimed(swept):
         swept(listed(10.0), ended(49, EXPLICIT, Status.TIMEOUT), explicit=(PlanIdentity(engine_id=49),)),
     ):
         asked, won = told(run)
-        assert asked.startswith("Beyond the heuristics: ") and "not known" in won
+        assert asked.startswith("Besides the listed plans: ") and "not known" in won
     nothing = swept(ended(49, EXPLICIT, Status.UNSUPPORTED), explicit=(PlanIdentity(engine_id=49),))
     assert told(nothing) == [], "a run without times has no verdict"
     assert beyond_the_heuristics(nothing)[0].failed == {Status.UNSUPPORTED: 1}

@@ -138,7 +138,7 @@ def test_a_first_pick_that_breaks_a_constraint():
 def test_whether_searching_paid(us, ending):
     beyond = measured(1, [us] * 9, modes={}, origin=PlanOrigin.KNOB_SEARCH)
     assert texts(run_of([measured(0, [10.0] * 9), beyond]), "unlisted") == [
-        "Beyond the heuristics: 1 knob choice (1 measured).",
+        "Besides the listed plans: 1 knob choice (1 measured).",
         ending,
     ]
 
