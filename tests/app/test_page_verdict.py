@@ -103,7 +103,7 @@ def test_what_was_not_looked_at_is_said_to_be_absent():
 def test_what_became_of_plans_beyond_the_heuristics_is_told_also_where_none_was_measured():
     asked = SweepOptions(explicit=(PlanIdentity(engine_id=49),))
     hung = failed_plan(49, Status.TIMEOUT, modes={}, origin=PlanOrigin.EXPLICIT)
-    said = texts(opened(**link_to(keep(run_of([ok_plan(1, 80.0), hung], options=asked)))))
+    said = texts(opened(**link_to(keep(run_of([ok_plan(1, 80.0, modes={"A": 0}), hung], options=asked)))))
     assert "Besides the listed plans: 1 explicit plan (0 measured, 1 timeout)." in said
     assert "whether any wins is not known" in said
 
