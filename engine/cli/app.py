@@ -24,6 +24,10 @@ from engine.graph.errors import FieldError, InvalidInput
 _ClickError: Any = typer.BadParameter.__mro__[2]
 
 
+_OF_THE_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Why a stream cannot be written; where a file cannot be, the error has its name."""
+
+
 class Cancelled(Exception):
     """Ctrl-C where there was nothing to keep."""
 
@@ -83,9 +87,9 @@ def _ended(run: Callable[[], Any], as_json: bool) -> int:
         return _report(str(error), (FieldError("", "", error.message, error.remedy),), as_json, 1)
     except (Cancelled, KeyboardInterrupt, typer.Abort):
         return _report("cancelled", (), as_json, 130)
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if error.filename is None and error.errno in _OF_THE_OUTPUT:
+            raise
         return _report(str(error), (), as_json, 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -83,15 +84,16 @@ def check_writable(path: Path, option: str = "--out") -> None:
     """Raise InvalidInput where a file cannot be written: before the work, not after it."""
     try:
         if path.is_dir():
-            raise _unwritable(path, option, "it is a folder.")
-        folder = path.absolute().parent
+            nothing = path == Path()
+            raise _unwritable(path, option, f"it is {'this folder, as no name is too' if nothing else 'a folder'}.")
+        folder = (path.absolute() if path.exists() else path.resolve()).parent  # a link may lead to a new file
         if not folder.is_dir():
             raise _unwritable(path, option, "its folder does not exist.")
         if path.is_file():
             path.open("ab").close()  # root may write everywhere, and yet not into every file
         elif not path.exists() and not os.access(folder, os.W_OK):
             raise _unwritable(path, option, "you may not write there.")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # the last: links that lead to each other
         if isinstance(error, InvalidInput):
             raise
         raise _unwritable(path, option, f"{getattr(error, 'strerror', None) or error}.") from None
@@ -102,7 +104,7 @@ def write_file(path: Path, data: bytes, option: str = "--out") -> None:
     check_writable(path, option)
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            path.write_bytes(data)
+            _write_through(path, data)
             return
         target = path.resolve()
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as partial:
@@ -116,6 +118,20 @@ def write_file(path: Path, data: bytes, option: str = "--out") -> None:
                 raise
     except OSError as error:
         raise _unwritable(path, option, f"{error.strerror or error}.") from None
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    """Into a device or a pipe; a word where that has to wait, for a pipe opens only once somebody reads it."""
+    try:
+        opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        os.set_blocking(opened, True)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        say(f"{path} is a pipe that nobody reads yet: waiting.")
+        opened = os.open(path, os.O_WRONLY)
+    with open(opened, "wb") as file:  # noqa: PTH123
+        file.write(data)
 
 
 def read_file(path: Path, field: str, limit: int) -> bytes:

@@ -78,7 +78,7 @@ def _open(file: Path, folder: Path | None, cancel: threading.Event, module: str)
     try:
         process = Conversation(module, _FEW_THREADS, cancel)
         try:
-            number = process.ask("open", file=str(file.resolve()), folder=None if folder is None else str(folder))
+            number = process.ask("open", file=str(file.absolute()), folder=None if folder is None else str(folder))
             told = process.answer(number, OPENING_S)
         finally:
             process.close()

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.bundles.load_plan import FILE_LIMIT
 from engine.bundles.reading import read_bundle
-from engine.graph.errors import InvalidInput
+from engine.graph.errors import InvalidInput, invalid
 from engine.jobs.protocol import Channel, die_with_parent
 
 BUNDLE = "bundle.json"
@@ -25,8 +25,12 @@ _CPU_S = 120
 
 def open_bundle(request: Mapping[str, Any]) -> dict[str, Any]:
     """Raises InvalidInput and OSError."""
-    with Path(request["file"]).open("rb") as file:
-        data = file.read(FILE_LIMIT + 1)
+    try:
+        with Path(request["file"]).open("rb") as file:
+            data = file.read(FILE_LIMIT + 1)
+    except OSError as error:
+        rule = f"the file cannot be read ({error.strerror})."
+        raise invalid("bundle", request["file"], rule, "Give a file that exists.") from None
     bundle, blobs = read_bundle(data)
     if request["folder"] is not None:
         folder = Path(request["folder"])

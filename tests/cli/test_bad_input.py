@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import string
+import sys
 import zipfile
 
 import pytest
@@ -124,7 +125,8 @@ def test_files_that_cannot_be_read_or_written(invoke, tmp_path):
     plan = ("plan", "matmul", "--json")
     for target in (tmp_path / "missing.json", tmp_path / "folder.json"):
         assert complaint(invoke(*plan, "--target", target))[0]["field"] == "target"
-    for out in (tmp_path, tmp_path / "no" / "such" / "folder.zip", "/proc/version", "x\0y"):
+    (tmp_path / "nowhere").symlink_to(tmp_path / "no" / "such.zip")
+    for out in (tmp_path, tmp_path / "no" / "such" / "folder.zip", tmp_path / "nowhere", "/proc/version", "x\0y", ""):
         assert complaint(invoke(*plan, "--out", out))[0]["field"] == "--out"
 
 
@@ -256,3 +258,10 @@ def test_nonsense_never_ends_in_a_traceback(invoke, monkeypatch):
             json.loads(result.stdout)
         seen.add(result.exit_code)
     assert seen >= {1, 2}
+
+
+def test_a_link_to_itself_is_told_or_replaced(invoke, tmp_path):
+    (tmp_path / "loop.zip").symlink_to(tmp_path / "loop.zip")
+    run = json.loads(invoke("runs", "list", "--json").stdout)["runs"][0]["id"]
+    done = invoke("runs", "export", run, "--out", tmp_path / "loop.zip")
+    assert done.exit_code == (0 if sys.version_info >= (3, 13) else 2), done.output

@@ -156,7 +156,14 @@ def test_what_is_no_bundle_is_refused_with_a_reason(invoke, tmp_path, trust):
         result = invoke("bundle", "check", tmp_path / name, *trust)
         assert result.exit_code == 2 and reason in result.stderr, result.stderr
         assert "Refused: nothing of it was given to cuDNN." in result.stdout
-    assert invoke("bundle", "check", tmp_path / "nowhere.zip", *trust).exit_code == 2
+
+
+def test_a_bundle_that_cannot_be_read_is_told_in_words(invoke, tmp_path):
+    (tmp_path / "loop.zip").symlink_to(tmp_path / "loop.zip")
+    for name, reason in (("none.zip", "No such file"), (".", "Is a directory"), ("loop.zip", "Too many levels")):
+        result = invoke("bundle", "check", tmp_path / name)
+        assert result.exit_code == 2 and f"the file cannot be read ({reason}" in result.stderr, result.stderr
+        assert "Errno" not in result.stderr
 
 
 def test_mutants_never_pass_where_anything_in_them_changed(invoke, bundle_file, tmp_path):
