@@ -97,7 +97,7 @@ def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
 def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str, unlike: str) -> str:
     """The heuristics' first pick and torch beside the best, as a sentence; "" where neither is there."""
     pick, parts = run.first_pick, []
-    best = "the best that meets the constraints" if hot.constraints.demands else "the best"
+    best = _best(hot)
     if pick is not None and pick.key in hot.tie_set:
         parts.append(f"the heuristics' first pick {'wins' if pick.key == hot.winner else 'ties'}")
     elif pick is not None and pick.key in hot.intervals:
@@ -135,20 +135,24 @@ def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, n
     pick, figures = run.first_pick, []
     if pick is not None:
         us = hot_us(pick)
-        stands = "wins" if pick.key == hot.winner else "ties" if pick.key in hot.tie_set else _beside(us, best_us)
+        stands = "wins" if pick.key == hot.winner else "ties" if pick.key in hot.tie_set else _beside(us, best_us, hot)
         figures.append(Figure("Heuristics' first pick", fmt_us(us), f"{pick.plan_name}, {stands or _status(pick)}"))
     if torch is not None:
         outcome = {"wins": f": {name} wins", "ties": ": no difference that matters"}
         ending = outcome.get(_stands(torch, best_us), "")
-        figures.append(Figure(name, fmt_us(torch), _beside(torch, best_us) + unlike + ending))
+        figures.append(Figure(name, fmt_us(torch), _beside(torch, best_us, hot) + unlike + ending))
     elif run.kind is RunKind.SWEEP:
         message = run.baseline.message if run.baseline else None
         figures.append(Figure(name, fmt_us(None), message or "not measured"))
     return figures
 
 
-def _beside(us: float | None, best_us: float) -> str:
-    return "" if us is None else f"{fmt_ratio(us / best_us)} the time of the best"
+def _beside(us: float | None, best_us: float, hot: Verdict) -> str:
+    return "" if us is None else f"{fmt_ratio(us / best_us)} the time of {_best(hot)}"
+
+
+def _best(hot: Verdict) -> str:
+    return "the best that meets the constraints" if hot.constraints.demands else "the best"
 
 
 def _stands(us: float, best_us: float) -> str:

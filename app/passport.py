@@ -11,7 +11,7 @@ from engine.graph.operations import Attention
 from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType
 from engine.records.options import DataKind, SweepOptions
-from engine.records.passport import OutputAccuracy
+from engine.records.passport import MOST_REPEATING_US, REPEATED_RUNS, OutputAccuracy
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord
 from engine.records.wording import several
@@ -62,7 +62,7 @@ def passport_notes(run: RunRecord, plan: PlanRecord) -> list[str]:
     tolerance is what it is."""
     notes, output = [], plan.accuracy[0]
     if (repeats := plan.repeats) is None:
-        notes.append("Bitwise repeatability: not looked at in this run.")
+        notes.append(f"Bitwise repeatability: {_unrepeated(run, plan)}.")
     elif repeats.bitwise:
         notes.append(
             f"Repeats bit by bit: {repeats.runs} runs on the same data gave the same {repeats.elements:,} elements."
@@ -76,6 +76,14 @@ def passport_notes(run: RunRecord, plan: PlanRecord) -> list[str]:
     if all(one.rel_norm is None and one.max_ulp is None for one in plan.accuracy):
         notes.append("Errors by norm and in ulp, and counts of NaN and Inf apart, were not recorded in this run.")
     return notes
+
+
+def _unrepeated(run: RunRecord, plan: PlanRecord) -> str:
+    """Why a plan was not run again and again."""
+    looked, timings = any(one.repeats for one in run.plans), plan.timings
+    if looked and timings and REPEATED_RUNS * timings.hot.median_us > MOST_REPEATING_US:
+        return f"not looked at, for {REPEATED_RUNS} runs would take longer than {MOST_REPEATING_US * 1e-6:g} s"
+    return "not looked at in this run"
 
 
 def data_words(options: SweepOptions) -> str:

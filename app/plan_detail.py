@@ -22,6 +22,7 @@ from engine.graph.errors import InvalidInput
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord
 from engine.records.timings import Regime
+from engine.records.wording import several
 from engine.runs.store import StoreError
 
 
@@ -68,7 +69,8 @@ def _samples(run_id: str, version: str, key: str, regime: Regime, _plan: PlanRec
     if _plan.timings is None or samples is None:
         return None
     figure = samples_figure(samples_frame(_plan.timings), regime)
-    said = f"{samples.count} raw samples, {REGIME_WORDS[regime]}, each the mean of {samples.executions} executions"
+    each = "of one execution" if samples.executions == 1 else f"the mean of {samples.executions} executions"
+    said = f"{several(samples.count, 'raw sample')}, {REGIME_WORDS[regime]}, each {each}"
     return None if figure is None else prepared(figure, f"{said}; median {fmt_us(samples.median_us)}")
 
 

@@ -17,6 +17,7 @@ from engine.plans.names import engine_label
 from engine.records.arithmetic import arithmetic
 from engine.records.circumstances import CALLED
 from engine.records.gpu_state import GpuState
+from engine.records.intervals import SPANNING
 from engine.records.plan import PlanRecord
 from engine.records.run import RunRecord
 from engine.records.wording import microseconds, several, span
@@ -59,9 +60,12 @@ def _times(plan: PlanRecord, judged: Judged) -> list[Fact]:
         s, judgement = spread(samples), judged.verdicts.get(regime)
         sure = judgement.intervals.get(plan.key) if judgement else None
         text = f"{microseconds(s.median_us, (sure.high - sure.low) / 2 if sure else 0.0)} median"
-        if sure and sure.low < sure.high:
+        few = s.samples < SPANNING
+        if sure and (few or sure.low < sure.high):
             text += f", {sure.words}"
-        facts.append((words, f"{text}; p10 to p90 {span(s.p10_us, s.p90_us)} of {several(s.samples, 'sample')}"))
+        if not few:
+            text += f"; p10 to p90 {span(s.p10_us, s.p90_us)} of {several(s.samples, 'sample')}"
+        facts.append((words, text))
     if absent:
         facts.append(("not measured", ", ".join(absent)))
     if plan.timings.dominates:

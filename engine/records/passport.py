@@ -8,6 +8,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from engine.graph.tensors import FROZEN
 
+REPEATED_RUNS = 10
+MOST_REPEATING_US = 200_000.0
+"""What all runs together may cost; slower plans are not repeated."""
+
 
 class OutputAccuracy(BaseModel):
     """One output against the reference. Errors are over the elements that are finite in both; None where there are

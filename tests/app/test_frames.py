@@ -11,6 +11,7 @@ import pytest
 from app.frames import COLUMNS, frame_csv, plans_frame, worst_output
 from app.judged import judge
 from app.plan_facts import plan_facts
+from app.readings import time_hover
 from app.sampled import baseline_times, samples_frame, spread
 from engine.graph.pipelines import pipeline
 from engine.graph.roofline import roofline
@@ -18,6 +19,7 @@ from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.regimes import verdicts
 from engine.records.samples import Samples
+from engine.records.timings import Timings
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, wide_run
 
 
@@ -141,3 +143,18 @@ def test_a_plans_details_give_the_ranks_that_the_table_gives():
         dict(plan_facts(run_of([plan]), plan, judge(run_of([plan]), Constraints())))["mode:rank"]
         == "A:0, B:4 (0 is first)"
     )
+
+
+def test_few_samples_have_no_quantiles() -> None:
+    def said(*values: float) -> tuple[str, str]:
+        run = run_of([ok_plan(1, 10.0, modes={"A": 0}, timings=Timings(hot=Samples.of(values)))])
+        row = plans_frame(run).iloc[0].to_dict()
+        facts = dict(plan_facts(run, run.plans[0], judge(run, Constraints())))
+        return facts["GPU, hot"], time_hover(row, "hot", 7.0)
+
+    text, hover = said(7.0)
+    assert text == "7.000 µs median, 1 sample" and "p10" not in hover
+    text, hover = said(7.0, 7.2)
+    assert text == "7.100 µs median, 7.000 to 7.200 µs in 2 samples" and "p10" not in hover
+    text, hover = said(*[7.0, 7.2] * 10)
+    assert "p10 to p90 7.000 to 7.200 µs of 20 samples" in text and "p10 to p90" in hover

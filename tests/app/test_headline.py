@@ -48,11 +48,12 @@ def test_the_first_pick_is_named_and_says_how_it_stands():
 
 def test_a_first_pick_that_does_not_meet_the_constraints_is_no_loss_of_the_winner():
     run = run_of([ok_plan(1, 80.0, modes={"A": 0}, workspace_bytes=64), ok_plan(2, 100.0, modes={"A": 1})])
-    sentence = headline(run, judge(run, Constraints(workspace_limit_bytes=0))).sentence
+    said = headline(run, judge(run, Constraints(workspace_limit_bytes=0)))
     assert (
         "first pick does not meet the constraints, and takes 0.800x the time of the best that meets the constraints"
-        in sentence
+        in said.sentence
     )
+    assert said.figures[1].beside == "eng1, 0.800x the time of the best that meets the constraints"
 
 
 def test_plans_that_tie_are_said_to_tie():

@@ -9,6 +9,7 @@ from engine.records.options import SweepOptions
 from engine.records.passport import Repeatability
 from engine.records.plan import PlanIdentity, PlanOrigin, Status
 from engine.records.run import RunStatus
+from engine.records.samples import Samples
 from engine.records.timings import Timings
 from tests.app.pages import alerts, components, fields, fill, opened, texts
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, samples
@@ -121,6 +122,16 @@ def test_a_sweep_that_was_cut_short_in_its_rounds_is_not_said_to_have_timed_plan
     said = texts(opened(**link_to(keep(run))))
     assert "1 plan did not get all the samples that were wanted" in said
     assert "not in turns" not in said
+
+
+def test_a_plan_too_slow_to_be_repeated_is_said_to_be_that_and_one_sample_is_no_plural():
+    same = Repeatability(runs=10, differing=0, elements=1000)
+    once = Timings(hot=Samples.of([120_643.0]), stopped="screened")
+    run = keep(run_of([ok_plan(1, 80.0, modes={"A": 0}, repeats=same), ok_plan(2, 99.0, modes={"A": 1}, timings=once)]))
+    page = opened(**link_to(run), plan="2")
+    said = texts(page)
+    assert "Bitwise repeatability: not looked at, for 10 runs would take longer than 0.2 s." in said
+    assert "1 raw sample, GPU, hot, each of one execution; median" in str(components(page, "chart"))
 
 
 def test_the_passport_says_what_repeats_and_stands_beside_torch():
