@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,6 +90,20 @@ def estimate_s(preset: Preset, plans: int | None, further: int = 0) -> float:
     """About how long a sweep takes, seconds. ``plans``: how many are listed, None where nobody has counted yet;
     ``further``: how many more are asked for."""
     return expected_s(default_size(), RULES[preset], (plans or USUAL_PLANS) + further)
+
+
+def further_plans(texts: Mapping[str, str]) -> int:
+    """How many plans the texts ask for besides the listed ones, as far as they can be read."""
+    try:
+        searched = read_knob_budget(texts.get("knob_budget", ""))
+    except InvalidInput:
+        searched = 0
+    return searched + sum(bool(line.strip()) for line in texts.get("explicit", "").splitlines())
+
+
+def duration(seconds: float) -> str:
+    """A time for people: no more precise than a guess."""
+    return f"{math.ceil(seconds)} s" if seconds < 90 else f"{math.ceil(seconds / 60):,} min"
 
 
 def preset_words(preset: Preset) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
@@ -12,12 +11,13 @@ import streamlit as st
 from app import demands, form, job_view, resources, session
 from app.inputs import Asked
 from app.notices import render_errors
-from app.sweep_options import estimate_s, has_scores, preset_words, read_options
+from app.sweep_options import duration, estimate_s, further_plans, has_scores, preset_words, read_options
 from engine.graph.errors import FieldError, InvalidInput
 from engine.jobs.request import sweep_request
 from engine.records.constraints import Constraints
 from engine.records.options import DataKind, Preset, SweepOptions
 from engine.records.run import RunKind
+from engine.records.wording import several
 
 TEXTS = ("seed", "score_shift", "knob_budget", "explicit")
 _WRONG, _OPEN = "sweep.wrong", "sweep-options"
@@ -159,14 +159,13 @@ def _check(asked: Asked) -> tuple[FieldError, ...]:
 
 
 def _seconds(asked: Asked, preset: Preset) -> str:
-    """How long a sweep of this graph may take, by the plans that its latest run has."""
+    """How long a sweep of this graph may take, by the plans that its latest run has and those asked for besides."""
     runs = resources.resources().library.matching(asked.spec.graph_id)
     plans = runs[0].plans if runs else None
-    kept = _kept()
-    further = int(kept["knob_budget"]) if str(kept["knob_budget"]).isdecimal() else 0
-    seconds = estimate_s(preset, plans, min(further, 10_000))
-    counted = f"{plans} plans, as its latest run has" if plans else "as many plans as usual"
-    return f"{math.ceil(seconds)} s for {counted}"
+    further = further_plans(_kept())
+    counted = f"{several(plans, 'plan')}, as its latest run has" if plans else "as many plans as usual"
+    besides = f", and {further:,} asked for besides" if further else ""
+    return f"{duration(estimate_s(preset, plans, further))} for {counted}{besides}"
 
 
 def _start(asked: Asked) -> None:

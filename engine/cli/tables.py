@@ -11,6 +11,7 @@ from engine.graph.spec import GraphSpec
 from engine.graph.tensors import DataType
 from engine.plans.names import engine_label
 from engine.records.arithmetic import EXPLANATION, arithmetic, seen_arithmetic
+from engine.records.intervals import SPANNING
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunRecord
@@ -160,9 +161,9 @@ def _medians(timings: Timings | None) -> tuple[str | None, ...]:
 
 
 def _interval(judged: Verdict, plan: PlanRecord) -> str | None:
-    """Ends of the hot median's 95 % interval, microseconds."""
+    """Ends of the hot median's 95 % interval, microseconds; None of too few samples for one."""
     found = judged.intervals.get(plan.key)
-    return f"{number(found.low)}-{number(found.high)}" if found else None
+    return f"{number(found.low)}-{number(found.high)}" if found and found.samples >= SPANNING else None
 
 
 def _remark(judged: Verdict, plan: PlanRecord, modes: Sequence[str]) -> str:

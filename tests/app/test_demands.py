@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import demands
-from app.sweep_options import estimate_s, read_options
+from app.sweep_options import duration, estimate_s, further_plans, read_options
 from engine.graph.errors import InvalidInput
 from engine.graph.pipelines import pipeline
 from engine.records.constraints import Constraints
@@ -66,6 +66,16 @@ def test_every_wrong_field_is_named():
             pipeline("sdpa").graph({}),
         )
     assert [error.field for error in caught.value.errors] == ["seed", "score_shift", "knob_budget", *["explicit"] * 2]
+
+
+def test_plans_asked_for_besides_are_counted_as_far_as_they_can_be_read():
+    assert further_plans({}) == 0
+    assert further_plans({"knob_budget": "100000", "explicit": "4\n\n 7;KERNEL_CFG=1\n"}) == 100_002
+    assert further_plans({"knob_budget": "9" * 20}) == further_plans({"knob_budget": "many"}) == 0
+
+
+def test_a_long_time_is_told_in_minutes():
+    assert (duration(10.2), duration(89.9), duration(90), duration(3009)) == ("11 s", "90 s", "2 min", "51 min")
 
 
 def test_the_estimate_grows_with_plans_and_precision():

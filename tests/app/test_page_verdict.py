@@ -163,7 +163,7 @@ def test_the_options_of_a_sweep_answer_every_wrong_field_beside_it():
         "a plan begins with its engine id",
     ):
         assert rule in said
-    assert "About " in texts(page)
+    assert "plans, as its latest run has, and 3 asked for besides: at least" in texts(page)
 
 
 def test_only_attention_has_scores_to_shift():

@@ -14,7 +14,9 @@ import pytest
 
 from engine.bundles import load_plan as loader
 from engine.cli.runs import print_run
+from engine.cli.tables import number
 from engine.graph.pipelines import CATALOGUE
+from engine.records.verdict import verdict
 from engine.runs.recordings import Recordings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +63,18 @@ def test_a_recording_is_never_shown_as_this_machines(invoke, tmp_path):
     file = tmp_path / "run.zip"
     invoke("runs", "export", recording["id"], "--out", file)
     assert "imported, measured on  NVIDIA H200" in invoke("runs", "show", file).stdout
+
+
+def test_a_few_samples_have_no_interval(capsys):
+    found = Recordings()
+    measured = (found.get(summary.id) for summary in found.summaries() if summary.measured)
+    run = next(run for run in measured if any(plan.timings.hot.count == 1 for plan in run.timed()))
+    judged = verdict(run).intervals
+    print_run(run)
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("eng")}
+    for plan in run.timed():
+        own = judged[plan.key]
+        assert (f"{number(own.low)}-{number(own.high)}" in lines[plan.plan_name]) == (own.samples >= 6)
 
 
 def test_a_workspace_that_is_not_known_is_no_workspace_of_zero(capsys):
