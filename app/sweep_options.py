@@ -44,7 +44,7 @@ def read_knob_budget(text: str) -> int:
 def read_shift(text: str) -> float:
     """What is added to every score, 0 for nothing; raises InvalidInput."""
     try:
-        shift = float(text.strip() or "0")
+        shift = float("nan" if "_" in text else text.strip() or "0")
     except ValueError:
         shift = float("nan")
     if not abs(shift) <= SHIFT_LIMIT:

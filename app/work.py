@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from app import demands, evidence, form, job_view, resources, session, sweeping
@@ -24,9 +26,18 @@ from engine.runs.summary import Origin, RunSummary
 
 
 def settle_link(state: ExploreState, fresh: bool) -> ExploreState:
-    """A link's state, its run looked up: a run brings its graph, and one that is not here is left aside with a word."""
+    """A link's state, its target and its run looked up: a run brings its graph, and what is not here is left aside
+    with a word."""
     if not fresh:
         return state
+    if state.target:
+        try:
+            resources.find_target(state.target)
+        except InvalidInput as error:
+            for wrong in error.errors:
+                session.complain(wrong)
+            state = replace(state, target="")
+            session.settle(target="")
     library = resources.resources().library
     run = next((run for run in library.summaries() if run.id == state.run), None)
     chosen = CATALOGUE[state.pipeline]

@@ -57,10 +57,11 @@ def test_options_of_every_kind():
     assert plain.score_shift == 0, "a shift typed for an attention means nothing to a matmul"
 
 
-def test_every_wrong_field_is_named():
+@pytest.mark.parametrize("shift", ["nan", "1_0"])
+def test_every_wrong_field_is_named(shift):
     with pytest.raises(InvalidInput) as caught:
         read_options(
-            {"seed": "x", "score_shift": "nan", "knob_budget": "-1", "explicit": "a\nb"},
+            {"seed": "x", "score_shift": shift, "knob_budget": "-1", "explicit": "a\nb"},
             {},
             Constraints(),
             pipeline("sdpa").graph({}),

@@ -176,7 +176,8 @@ def test_sizes_that_do_not_fit_together_name_the_field():
     page = opened(pipeline="sdpa")
     fill(page, hkv="5")
     assert alerts(page) == [
-        "hkv = 5: the 16 query heads cannot be shared evenly among 5 key/value heads. Use an hkv that divides hq."
+        "hkv = 5: hq = 16 query heads cannot be shared evenly among 5 key/value heads. Use an hkv that divides hq, or "
+        "an hq that is a multiple of hkv."
     ]
 
 
@@ -194,6 +195,17 @@ def test_more_memory_than_the_target_has_names_the_letter_and_what_fits():
 def test_a_smaller_target_refuses_what_a_larger_one_takes():
     page = opened(pipeline="conv_bias_relu", n="4096", h="112", w="112", target="l4")
     assert any("NVIDIA L4 has" in alert for alert in alerts(page))
+
+
+def test_a_link_to_a_target_that_is_not_here_says_so_until_something_is_changed():
+    page = opened(pipeline="matmul", target="file-0123456789ab")
+    for _ in range(2):  # A page runs again by itself, when planning ends.
+        (alert,) = alerts(page)
+        assert alert.startswith("target = file-0123456789ab: ") and "Upload the file again." in alert
+        assert page.selectbox(key="target").value == "h200"
+        page.run()
+    fill(page, m="64")
+    assert alerts(page) == []
 
 
 def test_another_pipeline_keeps_what_means_the_same_and_the_way_back_loses_nothing():

@@ -82,7 +82,7 @@ def test_flops_and_bytes_by_hand():
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-@pytest.mark.parametrize("value", ["0", "-3", str(2**31), "abc", "", "1.5", "nan"])
+@pytest.mark.parametrize("value", ["0", "-3", str(2**31), "abc", "", "1.5", "nan", "1_000"])
 def test_every_size_letter_refuses_nonsense_with_a_rule_and_a_remedy(name, value):
     found = pipeline(name)
     sizes = [field for field in found.fields() if field.kind == "int" and field.letter != "pad"]
@@ -101,6 +101,8 @@ def test_every_size_letter_refuses_nonsense_with_a_rule_and_a_remedy(name, value
         ("conv_relu", {"r": 40}, "r", "only 34"),
         ("conv_relu", {"w": 1, "s": 9}, "s", "smaller s"),
         ("sdpa", {"hkv": 3}, "hkv", "divides hq"),
+        ("sdpa", {"hq": 7}, "hkv", "an hq that is a multiple of hkv"),
+        ("sdpa", {"scale": "1_0.5"}, "scale", "finite number"),
         ("matmul", {"layout": "nhwc"}, "layout", "no parameter"),
         ("matmul_epilogue", {"activation": "tanh"}, "activation", "gelu_tanh"),
         ("matmul_epilogue", {"alpha": "inf"}, "alpha", "finite"),

@@ -34,8 +34,8 @@ class Attention(Operation):
             raise invalid(
                 "hkv",
                 k[1],
-                f"the {q[1]} query heads cannot be shared evenly among {k[1]} key/value heads.",
-                "Use an hkv that divides hq.",
+                f"hq = {q[1]} query heads cannot be shared evenly among {k[1]} key/value heads.",
+                "Use an hkv that divides hq, or an hq that is a multiple of hkv.",
             )
         return {"out": q}
 

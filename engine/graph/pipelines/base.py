@@ -3,13 +3,14 @@ from the model."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.graph.errors import FieldError, InvalidInput, invalid
 from engine.graph.spec import GraphSpec
@@ -31,6 +32,14 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     dtype: DataType = Field(default=DataType.BF16, title="I/O type")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_joined_digits(cls, value: Any) -> Any:
+        """Python reads 1_000 as 1000, and 1_0.5 as 10.5: nobody else does, so it is taken for a slip of the finger."""
+        if isinstance(value, str) and re.search(r"\d_\d", value):
+            raise ValueError("underscore between digits")
+        return value
 
 
 P = TypeVar("P", bound=Parameters)
