@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.jobs.protocol import ROOT, JobError
+from engine.jobs.protocol import ROOT
 
 _TOLD = 800
 """Of what a process that failed has written to stderr: its end, where the reason stands."""
@@ -25,9 +25,9 @@ class Told:
     ending: str
 
 
-def ask_process(module: str, what: str, text: str, environment: Mapping[str, str], deadline_s: float) -> Told:
-    """Run ``python -m module`` to its end. ``what`` names it. Raises JobError where it has to be killed: a plan that
-    hangs must not take with it what the benchmark has measured of other graphs."""
+def ask_process(module: str, text: str, environment: Mapping[str, str], deadline_s: float) -> Told:
+    """Run ``python -m module`` to its end, or kill it at the deadline: a plan that hangs must not take with it what was
+    measured of others."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", module],
@@ -39,8 +39,14 @@ def ask_process(module: str, what: str, text: str, environment: Mapping[str, str
             timeout=deadline_s,
             check=False,
         )
-    except subprocess.TimeoutExpired:
-        raise JobError(f"{what} did not end within {deadline_s:g} s and was killed") from None
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    except subprocess.TimeoutExpired as late:
+        written = late.stdout or ""  # bytes, whatever ``text`` says
+        whole = written.decode(errors="replace") if isinstance(written, bytes) else written
+        return Told(_objects(whole), True, f"did not end within {deadline_s:g} s and was killed")
     ending = f"ended with status {done.returncode}: {done.stderr.strip()[-_TOLD:]}"
-    return Told(found, bool(done.returncode), ending)
+    return Told(_objects(done.stdout), bool(done.returncode), ending)
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Of every whole line that has one."""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith("{") and line.endswith("\n")]

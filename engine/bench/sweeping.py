@@ -120,7 +120,7 @@ def run_yardstick(pipelines: Sequence[str], gpu_uuid: str) -> list[dict[str, Any
     Raises JobError."""
     graphs = "".join(CATALOGUE[name].graph({}).model_dump_json() + "\n" for name in pipelines)
     environment = {"CUDA_CACHE_DISABLE": "1", "CUDA_VISIBLE_DEVICES": gpu_uuid}
-    told = ask_process("engine.bench.yardstick", "the yardstick", graphs, environment, YARDSTICK_S)
+    told = ask_process("engine.bench.yardstick", graphs, environment, YARDSTICK_S)
     if told.failed or len(told.objects) != len(pipelines):
         raise JobError(f"the yardstick {told.ending}")
     return told.objects

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from engine.bench.process import ask_process
+from engine.bench.process import Told, ask_process
 from engine.graph.pipelines import CATALOGUE
 from engine.graph.spec import GraphSpec
 from engine.jobs.planning import plan_graph
@@ -79,18 +79,26 @@ class Timed(BaseModel):
 
 
 def time_pipeline(pipeline: str, target: Target, builders: int | None, plans: int) -> Timed:
-    """The first plans, in the order of the heuristics, of the pipeline at its defaults. Raises JobError."""
+    """The first plans, in the order of the heuristics, of the pipeline at its defaults. Where the process that times
+    them is lost, those timed before are kept. Raises JobError where it was lost before the
+    first."""
     spec = CATALOGUE[pipeline].graph({})
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder:
         with BuilderPool(builders, compute_cache=True, gpu_uuid=target.gpu_uuid) as pool:
             outcome = plan_graph(spec, target, pool=pool, blob_dir=Path(folder), reload=False)
         built = [plan for plan in outcome.plans if plan.status is Status.OK and plan.blob_sha256]
-        first, *others = _ask(spec, built[:plans], Path(folder), target)
+        asked = built[:plans]
+        told = _ask(spec, asked, Path(folder), target)
+    if len(told.objects) < min(2, 1 + len(asked)):
+        raise JobError(f"the process that times {told.ending}")
+    first, *others = told.objects
     environment = Environment.model_validate_json(json.dumps(first["environment"]))
-    return Timed(pipeline=pipeline, environment=environment, plans=tuple(map(_read, others)))
+    lost = f"not timed: the process {told.ending.splitlines()[0]}"
+    left = [TimedPlan(plan=plan.plan_name, message=lost) for plan in asked[len(others) :]]
+    return Timed(pipeline=pipeline, environment=environment, plans=(*map(_read, others), *left))
 
 
-def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target) -> list[dict[str, Any]]:
+def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target) -> Told:
     question = {
         "graph": spec.model_dump(mode="json"),
         "options": SweepOptions().model_dump(mode="json"),
@@ -106,11 +114,7 @@ def _ask(spec: GraphSpec, plans: list[PlanRecord], folder: Path, target: Target)
         ],
     }
     environment = {"CUDA_VISIBLE_DEVICES": target.gpu_uuid or "0"}
-    what = "the process that times"
-    told = ask_process("engine.bench.timing_process", what, json.dumps(question), environment, PROCESS_S)
-    if len(told.objects) <= len(plans):
-        raise JobError(f"{what} {told.ending}")
-    return told.objects
+    return ask_process("engine.bench.timing_process", json.dumps(question), environment, PROCESS_S)
 
 
 def _read(line: dict[str, Any]) -> TimedPlan:

@@ -98,8 +98,7 @@ def timing(
     as_json: Json = False,
 ) -> int:
     """Time the same plans by the hot regime, by triton's do_bench_cudagraph and by their kernels' own times; by default
-    of every pipeline. Exit status 1 where plans of one could not be timed, or a timer disagrees where it has to
-    agree."""
+    of every pipeline. Exit status 1 where a plan could not be timed, or a timer disagrees where it has to agree."""
     from engine.bench.timing import time_pipeline
     from engine.cli.bench_tables import print_timed
     from engine.graph.pipelines import CATALOGUE
@@ -111,8 +110,9 @@ def timing(
     _write(out, as_json, {"benchmark": "timing"}, results, failed)
     if not as_json:
         print_timed(found)
-    apart = any(False in (p.agrees_with_triton, p.agrees_with_kernels) for one in found for p in one.plans)
-    return _status(failed, apart)
+    timed = [plan for one in found for plan in one.plans]
+    wrong = any(plan.message or False in (plan.agrees_with_triton, plan.agrees_with_kernels) for plan in timed)
+    return _status(failed, wrong)
 
 
 @commands.command("repeat")

@@ -124,6 +124,13 @@ def test_timers_that_disagree_are_an_exit_status(invoke, monkeypatch, triton_us,
     assert timed["plans"][0]["agrees_with_kernels"] is None
 
 
+def test_a_plan_that_could_not_be_timed_is_an_exit_status(invoke, monkeypatch):
+    plans = (TimedPlan(plan="eng4", hot_us=20.0), TimedPlan(plan="eng7", message="exec_failed: boom"))
+    found = Timed(pipeline="matmul", environment=ENVIRONMENT, plans=plans)
+    monkeypatch.setattr("engine.bench.timing.time_pipeline", lambda *_: found)
+    assert invoke("bench", "timing", "matmul").exit_code == 1
+
+
 @pytest.mark.parametrize(("winner", "status"), [("eng4", 0), ("eng7", 1)])
 def test_sweeps_that_disagree_are_an_exit_status(invoke, monkeypatch, winner, status):
     sweeps = tuple(

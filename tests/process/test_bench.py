@@ -109,7 +109,15 @@ def test_plans_are_timed_with_what_they_were_timed_on(timed):
     assert found.plans[0].triton_us is None and found.plans[0].agrees_with_triton is None
 
 
-@pytest.mark.parametrize("most", [0, 1, 2])
+def test_what_was_timed_before_the_process_was_lost_is_kept(timed):
+    timed.most = 2
+    first, second = timing.time_pipeline("matmul", TARGET, 1, 2).plans
+    assert first.hot_us == pytest.approx(12.0, rel=1e-3) and first.message is None
+    assert (second.plan, second.hot_us) == ("eng1", None)
+    assert second.message == "not timed: the process ended with status 1: no memory left"
+
+
+@pytest.mark.parametrize("most", [0, 1])
 def test_a_process_that_ends_early_is_told(timed, most):
     timed.most = most
     with pytest.raises(JobError, match="ended with status 1: no memory left"):
@@ -118,13 +126,20 @@ def test_a_process_that_ends_early_is_told(timed, most):
 
 def test_a_process_that_hangs_is_killed_and_told(machine):
     machine.script(worker={"start": "hang"})
-    with pytest.raises(JobError, match=r"the yardstick did not end within 1\.5 s and was killed"):
-        process.ask_process(WORKER, "the yardstick", "", {}, 1.5)
+    told = process.ask_process(WORKER, "", {}, 1.5)
+    assert told.failed and told.ending == "did not end within 1.5 s and was killed" and told.objects == []
     ((pid, _, _),) = diary(machine.folder, "worker")
     assert is_gone(pid)
 
 
+def test_what_a_process_wrote_before_it_was_killed_is_kept_line_by_line(tmp_path, monkeypatch):
+    code = "import time; print('noise\\n{\"a\": 1}\\n{\"b\":', end='', flush=True); time.sleep(60)"
+    (tmp_path / "slow_writer.py").write_text(code)
+    told = process.ask_process("slow_writer", "", {"PYTHONPATH": str(tmp_path)}, 1.5)
+    assert told.objects == [{"a": 1}] and told.failed
+
+
 def test_what_is_no_object_is_left_out(machine):
     machine.script(worker={"start": "exit"})
-    told = process.ask_process(WORKER, "it", "", {}, 30.0)
+    told = process.ask_process(WORKER, "", {}, 30.0)
     assert told.objects == [] and told.failed and told.ending == "ended with status 3: the device is gone"
