@@ -1,7 +1,8 @@
 """Who is sampled next, and when it is enough: rounds over plans in an order shuffled anew, by a rule. Pure; no torch.
 
 Interleaved, plans share what a GPU goes through while it is timed (its clock falls by a sixth within a second under
-load): who was first or last would decide otherwise.
+load): who was first or last would decide otherwise. So they also end together, when each has enough: one that left
+before the others would have been spared what they went through after.
 """
 
 from __future__ import annotations
@@ -80,11 +81,13 @@ class Rounds:
     def order(self, elapsed_s: float) -> list[str]:
         """Whom to sample in the next round, and in which order; empty when nobody needs more."""
         self._settle()
-        elapsed_s += self._spent_s
-        for key, tally in self.tallies.items():
-            if key not in self.stopped and (why := self._ends(tally, elapsed_s)) is not None:
-                self.stopped[key] = why
-        order = [key for key, tally in self.tallies.items() if key not in self.stopped and self._needs(tally)]
+        going = {key: tally for key, tally in self.tallies.items() if key not in self.stopped}
+        ends = {key: why for key, tally in going.items() if (why := self._ends(tally, elapsed_s + self._spent_s))}
+        if len(ends) == len(going):
+            self.stopped |= ends
+            return []
+        least = all(tally.count >= self._rule.least for tally in going.values())
+        order = [key for key, tally in going.items() if self._needs(tally, least)]
         self._random.shuffle(order)
         for key in order:
             self.tallies[key].asked += 1
@@ -109,9 +112,10 @@ class Rounds:
         wanted = self._rule.least * len(going)
         return min(1.0, sum(min(tally.count, self._rule.least) for tally in going) / wanted) if wanted else 1.0
 
-    def _needs(self, tally: Tally) -> bool:
-        """Whether samples are wanted beside those under way: beyond the least only one after the other."""
-        return tally.count + tally.asked < self._rule.least or (tally.count >= self._rule.least and not tally.asked)
+    def _needs(self, tally: Tally, everybody: bool) -> bool:
+        """Whether samples are wanted beside those under way: beyond the least, which ``everybody`` has to have by then,
+        only one after the other."""
+        return tally.count + tally.asked < self._rule.least or (everybody and not tally.asked)
 
     def _ends(self, tally: Tally, elapsed_s: float) -> Stopped | None:
         if elapsed_s > self._rule.most_s:

@@ -31,9 +31,10 @@ SETTLE_ROUNDS = 10
 class Rule:
     """How much a plan's samples are to be worth. All times in seconds.
 
-    ``least``: samples that each survivor has at the end. ``error``: relative standard error below which it needs no
-    more, as does nobody who has ``most``. ``margin``: times the best's median, how far a plan may be and stay in the
-    rounds. ``budget_s``: after it, nobody gets more than ``least``; and after ten of it nobody gets any.
+    ``least``: samples that each survivor has at the end. ``error``: relative standard error that each is to come below
+    before all end together; who has ``most`` is not waited for. ``margin``: times the best's median, how far a plan may
+    be and stay in the rounds. ``budget_s``: after it, nobody gets more than ``least``; and after ten of it nobody gets
+    any.
     """
 
     least: int = 100

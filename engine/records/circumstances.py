@@ -35,8 +35,8 @@ def circumstances(source: RunRecord | Iterable[PlanRecord]) -> list[str]:
     timings = [plan.timings for plan in plans if plan.timings is not None and plan.status is Status.OK]
     of_run = [*_clock_rule(source, timings), *_cut_short(source, timings)] if isinstance(source, RunRecord) else []
     beside = _beside(source, timings) if isinstance(source, RunRecord) else []
-    own = [*_throttling(timings), *_set_aside(timings), *_screened_clocks(timings), *_cold(timings)]
-    return [*own, *beside, *of_run, *_stopped(timings)]
+    clocks = [*_unequal(timings), *_screened_clocks(timings), *_cold(timings)]
+    return [*_throttling(timings), *_set_aside(timings), *clocks, *beside, *of_run, *_stopped(timings)]
 
 
 def _beside(run: RunRecord, timings: Sequence[Timings]) -> list[str]:
@@ -63,6 +63,19 @@ def _unlike_clocks(name: str, own: Timings, timings: Sequence[Timings]) -> list[
     return [
         f"The SM clock was {mine:,.0f} MHz while {name} was timed by itself, and {theirs:,.0f} MHz in the "
         "plans' rounds (medians): part of the difference between their times is the clock's."
+    ]
+
+
+def _unequal(timings: Sequence[Timings]) -> list[str]:
+    """Whether some plans left the rounds before others, and the clock was not the same in all of them."""
+    full = [one for one in timings if one.stopped in ("precise", "budget")]
+    counts = sorted(one.hot.count for one in full)
+    known = [clock for one in full for state in one.states if (clock := state.sm_clock_mhz) is not None]
+    if not known or counts[0] == counts[-1] or not _unlike(min(known), max(known)):
+        return []
+    return [
+        f"Plans have {counts[0]:,} to {counts[-1]:,} samples, so not all of the same rounds, and the SM clock changed "
+        "between rounds: part of the difference between medians is the clock's."
     ]
 
 

@@ -279,6 +279,30 @@ def test_plans_that_were_screened_at_another_clock_than_the_rounds_are_said_to_l
     assert said(1980, 1965) == said(1980, None) == said(None, 1980) == said(1980, 1620, count=0) == []
 
 
+def test_plans_that_left_the_rounds_at_different_times_while_the_clock_changed_are_told_of():
+    def said(clocks, *counts, stopped="precise"):
+        plans = [
+            measured(i, [1.0] * n, states=tuple(GpuState(sm_clock_mhz=clocks[j % len(clocks)]) for j in range(n)))
+            for i, n in enumerate(counts)
+        ]
+        ended = [
+            plan.model_copy(update={"timings": plan.timings.model_copy(update={"stopped": stopped})}) for plan in plans
+        ]
+        return [text for text in circumstances(ended) if "same rounds" in text]
+
+    assert said((1980, 1515), 100, 209) == [
+        "Plans have 100 to 209 samples, so not all of the same rounds, and the SM clock changed between rounds: part "
+        "of the difference between medians is the clock's."
+    ]
+    assert (
+        said((1980, 1515), 100, 100) == said((1980,), 100, 209) == [] == said((1980, 1515), 4, 11, stopped="screened")
+    )
+    recordings = Recordings()
+    runs = [recordings.get(one.id) for one in recordings.summaries() if one.measured]
+    told = {run.id[:4] for run in runs if "not all of the same rounds" in " ".join(circumstances(run))}
+    assert told == {"0009"}
+
+
 def test_cold_times_below_hot_ones_are_put_down_to_the_clock_that_the_rounds_held_down():
     def said(state, *cold):
         plans = [
