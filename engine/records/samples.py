@@ -12,6 +12,9 @@ from pydantic import BaseModel, Field, field_validator
 
 from engine.graph.tensors import FROZEN
 
+_YEAR_US = 3e13
+"""Longer than anything measured; the means and sums of what is shorter stay within float32."""
+
 
 class Samples(BaseModel):
     """Samples of one plan in one regime, in the order taken. ``data`` is base64 of little-endian float32, in
@@ -30,8 +33,8 @@ class Samples(BaseModel):
         except binascii.Error as error:
             raise ValueError(f"samples are not base64: {error}") from None
         values = np.frombuffer(raw, "<f4") if len(raw) % 4 == 0 else np.empty(0, "<f4")
-        if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
-            raise ValueError("samples must be at least one positive finite float32")
+        if values.size == 0 or not ((values > 0) & (values < _YEAR_US)).all():
+            raise ValueError("samples must be at least one positive float32, each less than a year")
         return data
 
     @classmethod

@@ -15,6 +15,7 @@ from engine.records.run import READABLE_VERSIONS, RunRecord, RunStatus
 RUN = "run.json"
 BLOBS = "blobs/"
 EXPORT_AGAIN = "Export the run again where it was made."
+MAX_TEXT = 64 << 10
 
 
 class _Version(BaseModel):
@@ -50,7 +51,7 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
         raise InvalidInput(*(_inside_run(e) for e in error.errors)) from None
     except (ValueError, ArithmeticError) as error:  # numbers too long to print, dates at the end of time
         raise invalid(RUN, error, "holds a number or date outside every range.", EXPORT_AGAIN) from None
-    _check_numbers(run.model_dump(mode="python"), ())
+    _check_values(run.model_dump(mode="python"), ())
     if not fits:
         rule = f"is not the graph that {run.pipeline} has for these parameters."
         raise invalid(f"{RUN}: graph", run.graph_id, rule, EXPORT_AGAIN)
@@ -76,18 +77,21 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
         raise invalid(BLOBS + sha256, "not used", "no plan refers to it.", EXPORT_AGAIN)
 
 
-def _check_numbers(value: object, path: tuple[str, ...]) -> None:
-    """Tables hold 64-bit numbers, and what was measured is finite; a record alone takes whatever JSON can write."""
+def _check_values(value: object, path: tuple[str, ...]) -> None:
+    """Tables hold 64-bit numbers, what was measured is finite, and no text is longer than anybody reads; a record
+    alone takes whatever JSON can write."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _check_numbers(inner, (*path, str(key)))
+            _check_values(inner, (*path, str(key)))
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            _check_numbers(inner, (*path, str(index)))
+            _check_values(inner, (*path, str(index)))
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise invalid(_field(path), f"{value.bit_length()} bits", "does not fit 64 bits.", EXPORT_AGAIN)
     elif isinstance(value, float) and not math.isfinite(value):
         raise invalid(_field(path), value, "is not finite.", EXPORT_AGAIN)
+    elif isinstance(value, str) and len(value) > MAX_TEXT and path[-1] != "data":  # samples have their own limit
+        raise invalid(_field(path), shown(value), f"a text has at most {MAX_TEXT:,} characters.", EXPORT_AGAIN)
 
 
 def _field(path: tuple[str, ...]) -> str:

@@ -78,9 +78,8 @@ def test_a_name_that_is_no_text_is_still_named(shell):
 
 def test_a_pipe_that_nobody_reads_is_waited_for_and_that_is_said(shell, tmp_path):
     pipe, told = tmp_path / "pipe", tmp_path / "told"
-    script = (
-        f"""mkfifo {pipe}; "$@" --out {pipe} 2>{told} & until [ -s {told} ]; do sleep 0.05; done; cat {pipe}; wait $!"""
-    )
+    reader = f"for i in {{1..400}}; do [ -s {told} ] && break; sleep 0.05; done; cat {pipe}"
+    script = f'mkfifo {pipe}; "$@" --out {pipe} 2>{told} & {reader}; wait $!'
     run = json.loads(shell('"$@"', "runs", "list", "--json").stdout)["runs"][0]["id"]
     done = shell(script, "runs", "export", run)
     assert done.returncode == 0 and b"PK" in done.stdout
