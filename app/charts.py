@@ -175,7 +175,7 @@ def _intervals(rows: Sequence[Row], regime: str) -> list[dict[str, Any]]:
     xs, ys = [], []
     for i, row in enumerate(rows):
         low, high = row[f"{regime}_low_us"], row[f"{regime}_high_us"]
-        if not low < high:  # unknown, or of a single sample
+        if not low < high:  # unknown, or of samples that are all alike
             continue
         low, high = round(low, 5), round(high, 5)
         xs += [(low, low), (low, high), (high, high)]

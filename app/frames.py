@@ -16,6 +16,7 @@ from app.sampled import REGIMES, spreads
 from engine.graph.roofline import roofline
 from engine.graph.spec import GraphSpec
 from engine.plans.names import engine_label
+from engine.records.intervals import SPANNING
 from engine.records.passport import OutputAccuracy
 from engine.records.plan import PlanRecord, Status
 from engine.records.regimes import verdicts
@@ -84,9 +85,10 @@ COLUMNS: dict[str, str] = {
     "is_first_pick": "bool",
     "is_best": "bool",
 }
-"""Columns and their types. ``*_low_us``, ``*_high_us``: the median's 95 % interval; ``*_standing``: a Standing, "" of
-a plan not measured. ``rank_*``: 0 is a mode's first pick. ``tflops``, ``roofline_share`` (of the GPU's public
-specification) and ``vs_fastest`` go by the hot median. Accuracy is the worst output's, counts are over all outputs."""
+"""Columns and their types. ``*_low_us``, ``*_high_us``: the median's 95 % interval, unknown of too few samples for
+one; ``*_standing``: a Standing, "" of a plan not measured. ``rank_*``: 0 is a mode's first pick. ``tflops``,
+``roofline_share`` (of the GPU's public specification) and ``vs_fastest`` go by the hot median. Accuracy is the worst
+output's, counts are over all outputs."""
 
 _LAST = (
     Status.WRONG_RESULT,
@@ -208,7 +210,8 @@ def _standings(plan: PlanRecord, judged: Mapping[Regime, Verdict]) -> dict[str, 
     found: dict[str, Any] = {f"{regime}_standing": "" for regime in REGIMES}
     for regime, verdict in judged.items():
         if interval := verdict.intervals.get(plan.key):
-            found[f"{regime}_low_us"], found[f"{regime}_high_us"] = interval.low, interval.high
+            if interval.samples >= SPANNING:
+                found[f"{regime}_low_us"], found[f"{regime}_high_us"] = interval.low, interval.high
             found[f"{regime}_standing"] = str(_standing(plan, verdict))
     return found
 

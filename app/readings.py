@@ -41,8 +41,9 @@ def time_hover(row: Row, regime: str, best_us: float) -> str:
     if stands := _STANDS.get(row[f"{regime}_standing"]):
         lines.append(stands)
     lines.append(f"{_time(row, regime)} median of {several(int(row[f'{regime}_samples']), 'sample')}")
+    if low < high:
+        lines.append(f"95 % interval of the median {span(low, high)}")
     if row[f"{regime}_samples"] >= SPANNING:
-        lines += [f"95 % interval of the median {span(low, high)}"] if low < high else []
         lines.append(f"p10 to p90 {span(p10, p90)}")
     lines.append(f"{theme.fmt_ratio(median / best_us)} the time of the best")
     if regime in ("hot", "cold") and _known(row["tflops"]):

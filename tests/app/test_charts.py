@@ -20,6 +20,7 @@ from app.samples_chart import samples_figure
 from engine.records.constraints import Constraints
 from engine.records.plan import Status
 from engine.records.regimes import verdicts
+from engine.records.samples import Samples
 from engine.records.timings import Timings
 from tests.app.full_run import full_run
 from tests.app.sample_runs import accuracy, failed_plan, ok_plan, run_of, samples, timings, wide_run
@@ -99,6 +100,13 @@ def test_every_interval_is_drawn_between_two_upright_ends() -> None:
         assert (between[0], between[2]) == pytest.approx((low, high))
         assert left[1] < row < left[3], "an end stands out above and below the dot"
         assert low < frame["hot_median_us"][row] < high
+
+
+def test_what_a_few_samples_span_is_drawn_as_no_interval() -> None:
+    few = Timings(hot=Samples.of([141.2, 141.5, 142.0, 142.8]), stopped="screened")
+    frame = plans_frame(run_of([ok_plan(1, 80.0), ok_plan(2, 142.0, timings=few)]))
+    assert frame["hot_low_us"].isna().tolist() == frame["hot_high_us"].isna().tolist() == [False, True]
+    assert len(trace(timings_figure(frame), "95 % interval of the median").x) == 3 * 3
 
 
 def test_a_tie_is_marked_by_shape_sign_and_word() -> None:
