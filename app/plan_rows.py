@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -24,6 +23,8 @@ LABEL_LENGTH = 42
 """Real plan names have up to 40 characters, and their middle is where they differ."""
 LOG_FROM = 8.0
 """A time axis turns logarithmic when its largest value is this many times its smallest."""
+LOG_REACH = (1e-30, 1e30)
+"""A run file may claim any number: one beyond these is drawn at an end of a log axis, or off it."""
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"}
 TOP = -0.85
 """Where the rows begin, on the axis whose row 0 is the first: room for the ring around its dot."""
@@ -203,5 +204,5 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def finite(values: Iterable[Any]) -> list[float]:
-    """The positive finite ones among the values, which a log axis can show."""
-    return [float(v) for v in values if v is not None and np.isfinite(v) and v > 0]
+    """The ones among the values that a log axis is laid out by."""
+    return [float(v) for v in values if v is not None and LOG_REACH[0] <= v <= LOG_REACH[1]]

@@ -256,6 +256,20 @@ def test_all_exact_still_draws() -> None:
     assert np.isfinite(figure.layout.xaxis.range).all()
 
 
+@pytest.mark.parametrize("number", [5e-324, 1e308])
+def test_numbers_that_only_a_forged_run_has_leave_the_axes_to_the_others(number: float) -> None:
+    plans = [
+        ok_plan(1, 80.0, accuracy=(accuracy(1e-3),), build_ms=500.0, deserialize_ms=2.0),
+        ok_plan(2, 81.0, accuracy=(accuracy(0.0, tolerance=number),), build_ms=number, deserialize_ms=number),
+        failed_plan(3, Status.WRONG_RESULT, accuracy=(accuracy(number, unwritten=1),)),
+    ]
+    for draw, low, high in ((accuracy_figure, 1e-5, 1.0), (build_figure, 1.0, 1000.0)):
+        figure = draw(plans_frame(run_of(plans)))
+        assert figure is not None
+        left, right = figure.layout.xaxis.range
+        assert np.log10(low) < left < right < np.log10(high)
+
+
 def test_build_against_load_with_gaps_zeros_and_company() -> None:
     plans = [
         ok_plan(1, 80.0, build_ms=500.0, deserialize_ms=2.0, build_contended=True),
