@@ -22,6 +22,7 @@ from engine.plans.engines import KnobRange, ranges_of
 from engine.plans.knob_search import KnobSpace, Standing, choose, near_best, one_by_one
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanIdentity, PlanOrigin, PlanRecord, Stage, Status
+from engine.records.wording import several
 
 CHECK_DEADLINE_S = 60.0
 """A check is a matter of milliseconds, the first in a process of a second or so."""
@@ -193,13 +194,20 @@ class Unlisted:
     def _search_remarks(self) -> list[str]:
         if not self._beyond.knob_budget:
             return []
-        told = [f"Knob search: {self._checked} choices were checked, cuDNN takes {self._taken} of them."]
+        told = [search_remark(self._checked, self._taken)]
         if not self._has_gpu:
             told.append(
                 "cuDNN tells knob ranges without regard to the GPU that plans are for: those asked without it may lack "
                 "values, or have some too many."
             )
         return told
+
+
+def search_remark(checked: int, taken: int) -> str:
+    """How far a search came."""
+    return (
+        f"Knob search: {several(checked, 'choice')} {'was' if checked == 1 else 'were'} checked, cuDNN takes {taken:,}."
+    )
 
 
 def _listed(reply: Reply) -> PlanRecord:

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from engine.jobs.unlisted import search_remark
 from engine.plans.explicit import parse_plan
 from engine.records.options import SweepOptions
 from engine.records.plan import PlanOrigin, Stage, Status
@@ -64,6 +65,11 @@ def test_an_explicit_plan_that_takes_the_process_with_it_costs_itself(machine, s
     assert (ended.status, ended.stage, ended.origin) == (status, Stage.EXECUTE, PlanOrigin.EXPLICIT)
     assert [plan.status for plan in run.plans if plan.modes] == [Status.OK] * 3
     assert machine.store.get(run.id).plans == run.plans
+
+
+def test_a_search_tells_how_many_choices_were_checked():
+    assert search_remark(1, 1) == "Knob search: 1 choice was checked, cuDNN takes 1."
+    assert search_remark(1600, 0) == "Knob search: 1,600 choices were checked, cuDNN takes 0."
 
 
 def test_a_search_whose_plans_all_fail_ends(machine, sweep):
