@@ -16,7 +16,7 @@ from tests.browser.conftest import ARGUMENTS, IDLE, ROOT, serving
 FOLDER = ROOT / "app" / "pictures"
 WIDTH = 1400
 PICTURES = {
-    "explore.png": ("/", "light", 0, 1620),
+    "explore.png": ("/", "light", 0, 1640),
     "plan.png": ("/?pipeline=matmul_epilogue", "dark", 1418, 2478),
     "fusion.png": ("/fusion?comparison=d8e8f94a9ec3483da216fdfb685d31fa", "light", 0, 1424),
 }
