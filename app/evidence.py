@@ -59,11 +59,11 @@ def nearest_text(near: Nearest) -> str:
 
 
 def best_text(run: RunSummary) -> str:
-    """A run's outcome in a line."""
+    """A run's outcome in a line. (Of plans that tie, the winner is not always the one of the smallest median.)"""
     if run.best_us is None:
         return NOTHING
     torch = f", torch eager {fmt_us(run.torch_us)}" if run.torch_us is not None else ""
-    return f"best plan {fmt_us(run.best_us)}{torch}"
+    return f"winner {fmt_us(run.best_us)}{torch}"
 
 
 def other_scalars(asked: GraphSpec, run: GraphSpec) -> str:

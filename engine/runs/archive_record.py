@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.graph.errors import FieldError, InvalidInput, invalid
 from engine.graph.pipelines import pipeline
-from engine.records.run import READABLE_VERSIONS, RunRecord, RunStatus
+from engine.records.run import READABLE_VERSIONS, RunKind, RunRecord, RunStatus
 
 RUN = "run.json"
 BLOBS = "blobs/"
@@ -55,6 +55,9 @@ def check_run(run: RunRecord, blobs: Mapping[str, bytes]) -> None:
     if not fits:
         rule = f"is not the graph that {run.pipeline} has for these parameters."
         raise invalid(f"{RUN}: graph", run.graph_id, rule, EXPORT_AGAIN)
+    if run.timed() and (run.kind is RunKind.PLAN or run.environment.gpu is None):
+        measured = f"{len(run.timed())} plans timed"
+        raise invalid(f"{RUN}: plans", measured, "times are measured in a sweep, on a GPU that is named.", EXPORT_AGAIN)
     keys: set[str] = set()
     for plan in run.plans:
         if plan.key in keys:

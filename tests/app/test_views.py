@@ -118,7 +118,7 @@ def test_a_listed_run_says_what_it_came_to():
     (row,) = table.rows
     said = dict(zip([column.title for column in table.columns], [cell.text for cell in row.cells], strict=True))
     assert said["GPU"] == "NVIDIA H200"
-    assert (said["best (hot)"], said["vs torch"], said["plans"]) == ("10.0 µs", "13.0x", "1 of 2")
+    assert (said["winner (hot)"], said["vs torch"], said["plans"]) == ("10.0 µs", "13.0x", "1 of 2")
     assert "title" not in said
 
 

@@ -269,6 +269,8 @@ def confirmation(winner: str, first_pick: dict[str, Any]) -> dict[str, Any]:
         (lambda r: r["plans"][0].update(build_ms=float("inf")), "run.json: plans.0.build_ms"),
         (lambda r: r["plans"][0]["accuracy"][0].update(max_abs=float("inf")), "run.json: plans.0.accuracy"),
         (lambda r: r["plans"].append(r["plans"][0]), "run.json: plans"),
+        (lambda r: r.update(kind="plan"), "run.json: plans"),
+        (lambda r: r["environment"].update(gpu=None), "run.json: plans"),
         (lambda r: r.update(confirmation=confirmation("7", r["plans"][0])), "run.json: confirmation"),
         (lambda r: r.update(phases={"build_s": float("inf")}), "run.json: phases.build_s"),
         (lambda r: r.update(phases={"build_s": -1.0}), "run.json: phases.build_s"),
