@@ -25,6 +25,8 @@ from engine.runs.schema import APPLICATION_ID, METADATA, SCHEMA_VERSION, STATE, 
 
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 5.0
+_OF_DAMAGE = ("no such table", "no such column", "has no column named", "Could not decode", "unsupported", "too big")
+"""Words of errors that SQLite gives no code of their own."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -64,13 +66,9 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection whose statements all see the same state of the database. A record that was read and cannot be
-        parsed is damage."""
+        """A connection whose statements all see the same state of the database."""
         with self._explained(), self._engine.connect() as connection:
-            try:
-                yield connection
-            except ValidationError as error:
-                raise StoreError(_damaged(self.path)) from error
+            yield connection
 
     def write(self, change: Callable[[Connection], T], *, streamed: bool = False) -> T:
         """Run ``change`` in a transaction of its own; returns after the commit. An exception takes all of it back.
@@ -166,13 +164,16 @@ class Database:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what SQLite says into what a person can act on; anything unknown passes as it is."""
+        """Turn what SQLite says into what a person can act on; anything unknown passes as it is. A record that was read
+        and cannot be parsed is damage, and so is a text that is none."""
         try:
             yield
         except DBAPIError as error:
             raise self._explain(error.orig, error) from error
         except (sqlite3.Error, OSError) as error:
             raise self._explain(error, error) from error
+        except (ValidationError, UnicodeDecodeError) as error:
+            raise StoreError(_damaged(self.path)) from error
 
     def _explain(self, cause: BaseException | None, error: Exception) -> Exception:
         code = sqlite3.SQLITE_CANTOPEN if isinstance(cause, OSError) else _code(cause)
@@ -180,12 +181,13 @@ class Database:
             return StoreLocked(_locked(self.path, self._busy_timeout_s))
         if code == sqlite3.SQLITE_FULL:
             return StoreError(f"There is no space left for {self.path}. Free some; what was written before is kept.")
-        lacks = code == sqlite3.SQLITE_ERROR and str(cause).startswith(("no such table", "no such column"))
-        if lacks or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        damage = any(words in str(cause) for words in _OF_DAMAGE)
+        if damage or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreError(_damaged(self.path))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
+            reason = getattr(cause, "strerror", None) or cause
             return StoreError(
-                f"{self.path} cannot be opened or written ({cause}). Check its permissions and its disk, or set "
+                f"{self.path} cannot be opened or written ({reason}). Check its permissions and its disk, or set "
                 "PLANSCOPE_HOME to another folder."
             )
         return error

@@ -301,6 +301,9 @@ def changed_by(statement: str) -> Callable[[Path], None]:
         changed_by("ALTER TABLE runs DROP COLUMN summary"),
         changed_by("UPDATE runs SET summary = '{'"),
         changed_by("UPDATE plans SET record = '{'"),
+        changed_by("UPDATE plans SET record = CAST(x'ff' AS TEXT)"),
+        changed_by("UPDATE runs SET summary = CAST(x'ff' AS TEXT)"),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"TABLE state", b"TABLE \xfftate")),
         lambda path: path.write_bytes(b"this is no database, but it is somebody's file" * 100),
         lambda path: path.write_bytes(path.read_bytes()[:5000]),
         damaged_in_the_middle,
@@ -319,6 +322,15 @@ def test_a_damaged_database_is_left_as_it_is(
         for summary in store.summaries():
             store.get(summary.id)
     assert path.read_bytes() == content
+
+
+def test_what_cannot_be_read_is_not_written_either(tmp_path: Path, make: SimpleNamespace) -> None:
+    run = make.run(plans=(make.plan(1, 5.0),))
+    with Store(tmp_path) as store:
+        store.create_run(run)
+    changed_by("UPDATE plans SET record = '{'")(tmp_path / "planscope.db")
+    with Store(tmp_path) as store, pytest.raises(StoreError, match="is damaged or no database"):
+        store.rename(run.id, "another title")
 
 
 def test_a_newer_database_is_left_as_it_is(tmp_path: Path, make: SimpleNamespace) -> None:
