@@ -92,8 +92,8 @@ def _open(summary: RunSummary, asked: Asked) -> tuple[Shown | None, Provenance]:
     run = loaded.run
     if other := evidence.other_scalars(asked.spec, run.graph):
         st.caption(
-            f"This run, and the file of a plan of it, pass {escaped(other)}: the plans are the same, and a loaded plan "
-            "takes another value at each call."
+            f"This run passed {escaped(other)}: its errors are of that value, and the file of a plan of it passes "
+            "it too. The plans are the same, and a loaded plan takes another value at each call."
         )
     constraints = demands.read(session.state().demands, Constraints.of(run.options))
     judged = resources.load_judged(loaded, constraints)

@@ -378,5 +378,5 @@ def test_a_change_of_chart_or_plan_takes_under_150_ms_of_server_time():
 def test_a_recording_with_another_scalar_says_so():
     said = texts(opened(pipeline="matmul_epilogue", alpha="5"))
     assert "recorded on NVIDIA H200" in said
-    assert "alpha = 0.125 instead of 5" in said
+    assert "This run passed alpha = 0.125 instead of 5: its errors are of that value" in said
     assert "instead of" not in texts(opened(pipeline="matmul_epilogue"))
