@@ -80,8 +80,7 @@ class Timed(BaseModel):
 
 def time_pipeline(pipeline: str, target: Target, builders: int | None, plans: int) -> Timed:
     """The first plans, in the order of the heuristics, of the pipeline at its defaults. Where the process that times
-    them is lost, those timed before are kept. Raises JobError where it was lost before the
-    first."""
+    them is lost, those timed before are kept. Raises JobError where it was lost before the first."""
     spec = CATALOGUE[pipeline].graph({})
     with tempfile.TemporaryDirectory(prefix="planscope-") as folder:
         with BuilderPool(builders, compute_cache=True, gpu_uuid=target.gpu_uuid) as pool:
