@@ -194,14 +194,16 @@ def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
 
 def _unmeasured(run: RunRecord) -> Headline:
     built = [plan for plan in run.plans if plan.status is Status.OK]
-    failed = [plan for plan in run.plans if plan.status not in (Status.OK, Status.LISTED)]
+    cancelled = sum(plan.status is Status.CANCELLED for plan in run.plans)
+    failed = sum(plan.status not in (Status.OK, Status.LISTED) for plan in run.plans) - cancelled
     verb = "measured right" if run.kind is RunKind.SWEEP else "built"
     sentence = f"{len(built)} of {len(run.plans)} plans {verb} for {run.target.gpu_name}"
     figures = []
     if run.kind is RunKind.PLAN and built:
         pick = run.first_pick
         times = sorted(plan.build_ms for plan in built if plan.build_ms is not None)
-        figures.append(Figure("Plans built", f"{len(built)} of {len(run.plans)}", f"{len(failed)} failed"))
+        rest = f"{failed} failed" + (f", {cancelled} cancelled" if cancelled else "")
+        figures.append(Figure("Plans built", f"{len(built)} of {len(run.plans)}", rest))
         if pick is not None:
             figures.append(Figure("Heuristics' first pick", f"engine {pick.identity.engine_id}", pick.plan_name))
         if times:

@@ -105,6 +105,12 @@ def test_plans_alone_are_never_called_measured():
     assert (pick.value, pick.beside) == ("engine 1", "eng1")  # a plan's name is too long for large print
 
 
+def test_plans_that_were_cancelled_are_not_called_failed():
+    plans = [ok_plan(1, 1.0, timings=None, accuracy=()), *(failed_plan(n, Status.CANCELLED) for n in (2, 3))]
+    built = said(plans, kind=RunKind.PLAN, baseline=None).figures[0]
+    assert (built.value, built.beside) == ("1 of 3", "0 failed, 2 cancelled")
+
+
 def test_a_study_of_reuse_says_what_it_is_and_where_it_is_shown():
     sentence = headline(studied_run()).sentence
     assert sentence == (
