@@ -63,6 +63,9 @@ def find_id(library: Library, text: str) -> str:
         return found[0]
     if found:
         raise invalid("run", text, f"{len(found)} runs begin so.", "Give more of the id.")
+    if library.store is None:
+        rule = "no recording has this id, and runs of your own cannot be read now."
+        raise invalid("run", text, rule, "Mend the data folder: `runs list` says what is wrong with it.")
     raise invalid("run", text, "there is no run of this id, nor a run file of this name.", "`runs list` shows them.")
 
 

@@ -208,6 +208,9 @@ def test_an_unusable_data_folder_leaves_recordings_and_names_the_variable(engine
     assert listed.returncode == 0
     assert all(run["recorded"] for run in json.loads(listed.stdout)["runs"])
     assert "PLANSCOPE_HOME" in listed.stderr
+    missed = engine("runs", "show", "0" * 32, "--json", PLANSCOPE_HOME=str(tmp_path / "file"))
+    assert missed.returncode == 2, "nobody knows whether there is such a run"
+    assert "runs of your own cannot be read" in json.loads(missed.stdout)["error"]["message"]
     shown = engine("env", "--json", PLANSCOPE_HOME=str(tmp_path / "file"))
     assert shown.returncode == 0
     assert "PLANSCOPE_HOME" in json.loads(shown.stdout)["data_folder"]["problem"]
