@@ -151,17 +151,18 @@ class Reuser:
     def _overridden(
         self, specs: Sequence[GraphSpec], sizes: Sequence[int], context: Context, modes: list[str]
     ) -> Iterator[tuple[SizePlan, str | None]]:
+        largest = sizes.index(max(sizes))
         try:
-            built = build_first(self._cudnn, specs[-1], context, modes)
+            built = build_first(self._cudnn, specs[largest], context, modes)
         except PlanFailure as failure:
             yield from ((SizePlan(size=size, refused=failure.message), None) for size in sizes)
             return
         for spec, size in zip(specs, sizes, strict=True):
             plan = _size_plan(size, built)
-            if size != sizes[-1]:  # it has been built once
+            if size != sizes[largest]:  # it has been built once
                 plan = plan.model_copy(update={"build_ms": 0.0, "list_ms": 0.0})
             if self._bench is not None:
-                plan = plan.model_copy(update=self._bench.overridden(spec, specs[-1], built.graph))
+                plan = plan.model_copy(update=self._bench.overridden(spec, specs[largest], built.graph))
             yield plan, None
 
     def _precompiled(self, context: Context, blob: bytes) -> tuple[bool | None, str | None]:
