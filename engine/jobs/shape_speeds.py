@@ -72,7 +72,7 @@ def with_speeds(
 
 class _Speeds:
     """``plans`` and what was ``seen`` of them, by size and key; ``best``: the key of the best static plan that the
-    heuristics list at a size."""
+    heuristics list at a size; ``crossed``: what was seen of the best of all sizes at a size, sampled in turns."""
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class _Speeds:
         self.plans: dict[int, dict[str, PlanRecord]] = {}
         self.seen: dict[int, dict[str, Seen]] = {}
         self.best: dict[int, str] = {}
+        self.crossed: dict[int, dict[str, Seen]] = {}
 
     def measure(self, size: int, dynamic: PlanRecord | None) -> None:
         """Everything the heuristics list at a size, and the dynamic plan."""
@@ -98,19 +99,15 @@ class _Speeds:
         self.seen[size] = self._measured(size, plans)
 
     def transplant(self, size: int) -> None:
-        """The best plans of other sizes, where the heuristics do not list them at this one; beside the best of here,
-        so that they are sampled in turns with it."""
-        best, own = self.best, self.plans[size]
-        wanted = {key: self.plans[at][key].identity for at, key in best.items() if key not in own}
-        if not wanted:
-            return
+        """The best plans of all sizes at this one. Where the heuristics do not list all of them here, all are sampled
+        once more, so that what is compared was sampled in turns."""
+        own, best = self.plans[size], set(self.best.values())
+        wanted = {key: self.plans[at][key].identity for at, key in self.best.items() if key not in own}
         common = {"spec": self._specs[size].model_dump_json(), "target": self._target.model_dump_json()}
         asking = Asking(self._pool, common, self._folder, self._cancel)
         built = {key: plan for key, identity in wanted.items() if (plan := asking.build(identity, None, [])[1])}
-        beside = {best[size]: own[best[size]]} if size in best else {}
-        found = self._measured(size, {**built, **beside})
-        self.plans[size] = {**built, **own}
-        self.seen[size] = {**{key: found[key] for key in built if key in found}, **self.seen[size]}
+        listed = {key: plan for key, plan in own.items() if key in best}
+        self.crossed[size] = self._measured(size, {**built, **listed}) if built else self.seen[size]
 
     def _built(self, size: int) -> dict[str, PlanRecord]:
         outcome = plan_graph(
@@ -234,7 +231,7 @@ def _matrix(speeds: _Speeds) -> tuple[Transplant, ...]:
     """The best plan of each size at every size."""
     found = []
     for at, key in speeds.best.items():
-        for size, seen in speeds.seen.items():
+        for size, seen in speeds.crossed.items():
             one = seen.get(key)
             found.append(
                 Transplant(

@@ -80,13 +80,23 @@ def test_a_plan_tuned_at_one_size_is_built_and_run_at_another_that_does_not_list
         plans = listed(self, size)
         return {key: plan for key, plan in plans.items() if size == 8 or plan.plan_name != "eng2"}
 
+    sessions = []
+    measure = shape_speeds._measure
+
+    def kept(worker, spec, options, plans, *more):
+        sessions.append((spec, measure(worker, spec, options, plans, *more)))
+        return sessions[-1][1]
+
     monkeypatch.setattr(shape_speeds._Speeds, "_built", fewer)
+    monkeypatch.setattr(shape_speeds, "_measure", kept)
     machine.script(slower={"eng0": 0.5, "eng1": 0.4})
     found = measured(machine)
     cells = {(one.tuned_at, one.run_at): one for one in found.matrix}
     assert (cells[8, 8].plan_name, cells[16, 16].plan_name) == ("eng2", "eng1")
     assert cells[8, 16].builds and cells[8, 16].right
     assert cells[8, 16].hot.median_us < cells[16, 16].hot.median_us, "what is tuned elsewhere may be better"
+    spec, seen = sessions[-1]
+    assert spec == SPECS[16] and {cells[8, 16].hot, cells[16, 16].hot} == {one.hot for one in seen.values()}, "in turns"
     machine.script(slower={"eng0": 0.5, "eng1": 0.4}, builder={"build None": "fail"})
     cell = next(one for one in measured(machine).matrix if (one.tuned_at, one.run_at) == (8, 16))
     assert not cell.builds and cell.hot is None
