@@ -12,7 +12,8 @@ TESTS  ?= tests
 PYTEST_ARGS ?=
 
 BOOT  = $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))
-SETUP = $(BOOT) -m engine.machine.setup --cudnn '$(CUDNN)'
+quoted = '$(subst ','\'',$(1))'
+SETUP = $(BOOT) -m engine.machine.setup --cudnn $(call quoted,$(CUDNN))
 
 .PHONY: help run test test-gpu lint format pictures driver python
 .DEFAULT_GOAL := help
@@ -22,8 +23,8 @@ help:
 	@echo '  make test-gpu, make lint, make format, make pictures; make driver fetches the driver library again where that has failed'
 
 run: python
-	@$(SETUP) --port '$(PORT)'
-	@exec .venv/bin/python -m streamlit run app/main.py --server.port '$(PORT)'
+	@$(SETUP) --port $(call quoted,$(PORT))
+	@exec .venv/bin/python -m streamlit run app/main.py --server.port $(call quoted,$(PORT))
 
 # What compares times first, while nothing else runs (5: there is no such test among TESTS); then the rest, in parallel.
 # What all tests look at is made by the first that asks, in a folder that both share.

@@ -118,7 +118,7 @@ def progress_text(job: JobSnapshot) -> str:
     parts = [f"{_word(job)}: {escaped(job.message)}" if job.message else _word(job)]
     if job.total and job.kind is not RunKind.PLAN:
         parts.append(f"{job.done} of {job.total} steps")
-    failed = len(job.plans) - job.count(Status.OK, Status.LISTED)
+    failed = len(job.plans) - job.count(Status.OK, Status.LISTED, Status.CANCELLED)
     if failed:
         parts.append(f"{failed} failed")
     if job.eta_s is not None:

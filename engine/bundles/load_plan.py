@@ -164,8 +164,8 @@ def verify(members: Mapping[str, bytes]) -> None:
         what = f"{unlisted} is in the bundle but not in {SUMS}"
         raise BundleError(f"{what}: move it elsewhere. A program of yours runs from its own folder, with load_plan.py.")
     if changed := sorted(name for name in sums if sums[name] != listed[name]):
-        raise BundleError(f"{changed} is not what {SUMS} says: the bundle is damaged. Get it anew.")
-    raise BundleError(f"{SUMS} is not in its canonical form, one sorted line for each member: get the bundle anew.")
+        raise BundleError(f"{changed} is not what {SUMS} says: the bundle is damaged.")
+    raise BundleError(f"{SUMS} is not in its canonical form, one sorted line for each member.")
 
 
 def read_manifest(members: Mapping[str, bytes]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def read_manifest(members: Mapping[str, bytes]) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(members[MANIFEST])
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
-            raise BundleError(f"this loader reads {FORMAT} version {VERSION}, not version {manifest['version']}.")
+            raise BundleError(f"this loader reads {FORMAT} version {VERSION}, not version {manifest['version']!r}.")
         _ = [manifest[key] for key in ("cudnn_backend", "label")], manifest["target"]["gpu_name"]
         numbers = [graph["number"] for graph in manifest["graphs"]]
         if not numbers or {plan["graph"] for plan in manifest["plans"]} != set(numbers):

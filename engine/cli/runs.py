@@ -55,14 +55,14 @@ def list_runs(
         )
         for run in summaries
     ]
-    header = ("run", "pipeline", "shape", "gpu", "cudnn", "origin", "started", "status", "best", "us")
+    header = ("run", "pipeline", "shape", "gpu", "cudnn", "origin", "started", "status", "winner", "us")
     print_table((*header, "vs first pick", "vs torch"), rows)
     return 0
 
 
 @commands.command("show")
 def show_run(run: RunOrFile, as_json: Json = False) -> int:
-    """Show one run, plan by plan, the fastest first."""
+    """Show one run, plan by plan, the fastest first; in JSON in the order of cuDNN's lists."""
     from engine.cli.shapes import run_json
 
     with open_run(run) as (record, _blob, origin):

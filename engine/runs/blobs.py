@@ -26,7 +26,9 @@ class Blobs:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"The folder {folder} cannot be created: {error.strerror}.") from None
+            raise StoreError(
+                f"The folder {folder} cannot be created: {error.strerror}. Set PLANSCOPE_HOME to another folder."
+            ) from None
 
     def put(self, data: bytes) -> str:
         """Keep ``data``; gives its SHA-256. The file is whole or absent, whatever happens meanwhile."""

@@ -93,10 +93,11 @@ def test_no_python_at_all(clone):
 
 
 @pytest.mark.process
-def test_a_bad_port_is_told_before_gigabytes_are_installed(clone):
-    done = make(clone, "run", f"PYTHON={sys.executable}", "PORT=http")
+@pytest.mark.parametrize("port", ["http", "8501'; echo 'found"])
+def test_a_bad_port_is_told_before_gigabytes_are_installed(clone, port):
+    done = make(clone, "run", f"PYTHON={sys.executable}", f"PORT={port}")
     assert done.returncode != 0
-    assert "PORT=http is no port" in done.stderr
+    assert f"PORT={port} is no port" in done.stderr
     assert not (clone / ".venv").exists()
 
 
