@@ -28,7 +28,7 @@ def check_memory(
     total = sum(tensor.nbytes for tensor in spec.real)
     if total <= target.memory_bytes:
         return
-    rule = f"the tensors of this graph take {_gib(total)}, but {target.gpu_name} has {_gib(target.memory_bytes)}."
+    rule = f"the tensors of this graph take {_size(total)}, but {target.gpu_name} has {_size(target.memory_bytes)}."
     if pipeline is not None:
         parameters = pipeline.parse(given or {})
         for letter in _heaviest_letters(pipeline, parameters, total):
@@ -41,11 +41,16 @@ def check_memory(
             raise InvalidInput(FieldError(letter, f"{value:,}", rule, remedy))
     largest = max(spec.real, key=lambda tensor: tensor.nbytes)
     dims = "x".join(map(str, largest.dims))
-    raise invalid(largest.name, dims, rule, f"Its largest tensor is {largest.name} with {_gib(largest.nbytes)}.")
+    raise invalid(largest.name, dims, rule, f"Its largest tensor is {largest.name} with {_size(largest.nbytes)}.")
 
 
-def _gib(count: int) -> str:
-    return f"{count / GIB:,.1f} GiB"
+def _size(count: int) -> str:
+    size = count / GIB
+    for unit in ("GiB", "TiB", "PiB"):
+        if size < 10_000:
+            return f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} EiB"
 
 
 def _heaviest_letters(pipeline: Pipeline[Any], parameters: Parameters, total: int) -> list[str]:

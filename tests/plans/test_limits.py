@@ -51,6 +51,7 @@ def test_where_no_single_letter_is_enough_it_says_that():
         check_memory(found.graph(parameters), L4, found, parameters)
     (error,) = raised.value.errors
     assert error.field in parameters and "another size as well" in error.remedy
+    assert "take 4,096.0 PiB, but NVIDIA L4 has 24.0 GiB" in error.rule
 
 
 def test_without_parameters_the_largest_tensor_is_named():
