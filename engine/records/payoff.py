@@ -156,14 +156,24 @@ def _sharing(shapes: DynamicShapes, static: Series, cached: Series) -> Iterator[
         return
     own_ms, shared_ms = (sum(size.build_ms or 0.0 for size in way) for way in zip(*pairs, strict=True))
     more = ", and chooses among more plans" if all(own.plans > shared.plans for own, shared in pairs) else ""
+    alone = "each on its own takes" if len(pairs) > 1 else "on its own it takes"
     yield (
-        f"A shared kernel cache builds {several(len(pairs), 'size')} in {microseconds(shared_ms * 1e3)}; each on "
-        f"its own takes {microseconds(own_ms * 1e3)}{more}."
+        f"A shared kernel cache builds {several(len(pairs), 'size')} in {microseconds(shared_ms * 1e3)}; {alone} "
+        f"{microseconds(own_ms * 1e3)}{more}."
     )
     if (paid := sizes_until(shapes)) is not None:
         yield f"It has paid from size number {paid} on."
     elif shared_ms >= own_ms:
-        yield "It has not paid by the last of them."
+        yield "It has not paid by the last of them." if len(pairs) > 1 else "It has not paid with one size."
+    prices = [
+        shared.hot.median_us / own.hot.median_us
+        for own, shared in pairs
+        if own.hot and shared.hot and own.right and shared.right
+    ]
+    if prices:
+        least, most = factor(min(prices)), factor(max(prices))
+        price = least if least == most else f"{least} to {most}"
+        yield f"Where both are right, running its plan takes {price} the time of the best static one."
 
 
 def sizes_until(shapes: DynamicShapes) -> int | None:

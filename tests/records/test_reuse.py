@@ -163,12 +163,33 @@ def test_the_kernel_cache_is_compared_where_both_ways_built_and_its_loss_is_said
         lost.index("A shared kernel cache builds 2 sizes in 504.0 ms; each on its own takes 2.000 ms.") + 1
     ] == ("It has not paid by the last of them.")
     assert not any("on its own" in one for one in sentences(study(shapes=shapes([300, None], [None, 4]))))
+    one = list(sentences(study(shapes=shapes([300], [500]))))
+    assert "A shared kernel cache builds 1 size in 500.0 ms; on its own it takes 300.0 ms." in one
+    assert "It has not paid with one size." in one
     more = shapes([300], [500]).model_dump()
     more["series"][0]["sizes"][0]["plans"] = 9
     assert any(
         one.endswith("and chooses among more plans.")
         for one in sentences(study(shapes=DynamicShapes.model_validate(more)))
     )
+
+
+def test_what_the_kernel_caches_plan_costs_in_speed_stands_beside_what_it_saves():
+    def both(own_us, shared_us, right=True):
+        ways = ((Way.STATIC, own_us, True), (Way.CACHE, shared_us, right))
+        series = tuple(
+            Series(
+                way=way,
+                sizes=tuple(size(8 * n, 5.0, right=is_right, hot=Samples.of([us])) for n, us in enumerate(times, 1)),
+            )
+            for way, times, is_right in ways
+        )
+        return list(sentences(study(shapes=DynamicShapes(letter="n", sizes=(8, 16)[: len(own_us)], series=series))))
+
+    told = "Where both are right, running its plan takes {} the time of the best static one."
+    assert told.format("1.10x to 1.25x") in both((10.0, 20.0), (11.0, 25.0))
+    assert told.format("1.10x") in both((10.0,), (11.0,))
+    assert not any("best static" in one for one in both((10.0,), (5.0,), right=False))
 
 
 def test_a_compute_cache_that_nothing_was_put_into_is_no_warm_cache():
