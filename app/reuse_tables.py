@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, fmt_bytes, fmt_error, fmt_ms, fmt_ratio, fmt_us
+from engine.plans.refusals import innermost_reason
 from engine.records.reuse import DynamicShapes, GraphUse, Reuse, SizePlan, Times, Transplant, Way
 
 _LAST = None
@@ -55,6 +56,7 @@ def shapes_table(shapes: DynamicShapes) -> Table:
         Column("way"),
         Column("plan"),
         Column("of plans", "how many the heuristics list", number=True),
+        Column("list", "asking the heuristics, before anything is built", number=True),
         Column("build", number=True),
         Column("hot", "median GPU time", number=True),
         Column("vs best static", "its time over the best static plan's at this size", number=True),
@@ -73,6 +75,7 @@ def shapes_table(shapes: DynamicShapes) -> Table:
                 Cell(series.way.value),
                 Cell(_name(size)),
                 Cell(str(size.plans) if size.plans else NOTHING, size.plans or None),
+                Cell(fmt_ms(size.list_ms), size.list_ms),
                 Cell(fmt_ms(size.build_ms), size.build_ms),
                 Cell(fmt_us(us), us),
                 Cell(fmt_ratio(ratio), ratio),
@@ -86,10 +89,7 @@ def shapes_table(shapes: DynamicShapes) -> Table:
 def matrix_table(shapes: DynamicShapes) -> Table:
     """Tuned at one size, run at another: one row per size it was tuned at; times over the best at the size it ran
     at."""
-    best: dict[int, float] = {}
-    for one in shapes.matrix:
-        if one.hot and one.right and one.tuned_at == one.run_at:
-            best[one.run_at] = one.hot.median_us
+    best = shapes.tuned_us
     columns = (
         Column("tuned at"),
         Column("plan"),
@@ -173,5 +173,5 @@ def _works(works: bool | None, message: str | None, right: bool | None = None) -
     if works is None:
         return NOTHING
     if not works:
-        return f"⊘ {message}"
+        return f"⊘ {innermost_reason(message or '')}"
     return "≠ wrong answer" if right is False else "✓"

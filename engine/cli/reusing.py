@@ -76,9 +76,10 @@ def reuse(
     texts, spec = parse_parameters(found, parameter, dtype, layout)
     at, wanted, size = find_target(target), parse_modes(modes), parse_builders(builders)
     letter, equals, values = (sizes or "").partition("=")
+    letter = letter.strip()
     if sizes is not None and not equals:
         raise invalid("sizes", sizes, "sizes are written LETTER=A,B,C.", "For example --sizes n=8,16,24.")
-    shapes = graphs_of_sizes(found, texts, letter.strip(), values) if sizes is not None else {}
+    shapes = graphs_of_sizes(found, texts, letter, values) if sizes is not None else {}
     if out is not None:
         check_writable(out)
     asked = Study(

@@ -30,11 +30,12 @@ _TOLD = {
 """Bare C++ conditions that cuDNN gives for a reason, and what they say."""
 REASON_LIMIT = 300
 _FINALIZING = re.compile(
-    r"(?P<what>engine\.get_ptr\(\)|engine config)\)? failed with message: (?P<told>.*), "
+    r"(?P<what>engine\.get_ptr\(\)|engine config|backend_cuda_graph)\)? failed with message: (?P<told>.*), "
     r"and code: (?P<status>CUDNN_STATUS_\w+)",
     re.DOTALL,
 )
-"""How an engine asked by its id, or a choice of its knobs, is refused; usually without a message."""
+"""How an engine asked by its id, a choice of its knobs, or a native call for CUDA graphs is refused; usually without a
+message."""
 
 
 def refusal(texts: list[str]) -> Refusal:
@@ -121,7 +122,8 @@ def _refused_id(what: str, told: str, status: str) -> str:
         return _clean(told)
     if status == _ARCHITECTURE:
         return "This engine is for another architecture."
-    refused = "these knob choices" if what == "engine config" else "this graph"
+    named = {"engine config": "these knob choices", "backend_cuda_graph": "native calls for CUDA graphs"}
+    refused = named.get(what, "this graph")
     return f"This engine does not take {refused} ({status}, no reason given)."
 
 

@@ -181,6 +181,12 @@ class DynamicShapes(BaseModel):
         """The series of a way."""
         return next((series for series in self.series if series.way is way), None)
 
+    @property
+    def tuned_us(self) -> dict[int, float]:
+        """What the plan tuned at a size takes there, hot, by size, where it was run and is right."""
+        at_home = (one for one in self.matrix if one.tuned_at == one.run_at)
+        return {one.run_at: one.hot.median_us for one in at_home if one.hot and one.right}
+
 
 class GraphUse(BaseModel):
     """A plan and CUDA graphs. ``captured``, ``populated``, ``updated``: whether stream capture, and cuDNN's native

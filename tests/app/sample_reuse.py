@@ -36,6 +36,7 @@ def size(number, build_ms, us=None, **more):
         "identity": PlanIdentity(engine_id=7),
         "plan_name": "eng7",
         "plans": 3,
+        "list_ms": 12.0,
         "right": None if us is None else True,
     }
     return SizePlan(size=number, build_ms=build_ms, hot=hot, **{**known, **more})

@@ -85,13 +85,18 @@ def test_tables_say_in_words_what_figures_cannot():
     assert texts(costs_table(failed))[0][8] == "no; load: it crashed"
     rows = texts(shapes_table(shapes()))
     assert rows[7][:2] == ["16", "override shape"] and rows[7][-1] == "≠ wrong: C is wrong"
-    assert rows[7][6] == "–", "a wrong result has no speed"
-    assert rows[3][6] == "1.50x"
+    assert rows[7][7] == "–", "a wrong result has no speed"
+    assert rows[3][7] == "1.50x"
+    assert rows[0][4:6] == ["12 ms", "300 ms"], "what a new size costs is listing and building"
     refused = shapes().model_copy(update={"series": ()})
     assert texts(shapes_table(refused)) == []
     graphs = texts(graphs_table((use(4, populated=True, updated=True, update_right=False), use(0, captured=False))))
     assert graphs[0][2:7] == ["✓", "✓", "≠ wrong answer", "new answer", "update or new capture"]
     assert graphs[1][2] == "⊘ it cannot be captured"
+    told = "populate_cuda_graph(handle, backend_cuda_graph) failed with message: , and code: CUDNN_STATUS_NOT_SUPPORTED"
+    native = texts(graphs_table((use(0, populated=False, populate_message=told),)))[0][3]
+    said = "This engine does not take native calls for CUDA graphs (CUDNN_STATUS_NOT_SUPPORTED, no reason given)."
+    assert native == f"⊘ {said}"
 
 
 def test_the_matrix_holds_ratios_to_the_plan_tuned_there():

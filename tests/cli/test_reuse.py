@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from engine.cli.reuse_output import print_reuse
+from engine.jobs.protocol import JobError
 from engine.machine.gpus import list_gpus
-from engine.records.reuse import Way
+from engine.records.reuse import Reuse, Way
 from engine.runs.archive_reading import read_run_file
 from engine.runs.recordings import SHIPPED
 
@@ -71,7 +72,34 @@ def test_a_study_of_a_gpu_tells_first_executions_and_cuda_graphs(capsys):
     assert all(f"first run, {after}" in lines[costs] for after in ("built", "warm", "loaded"))
     assert lines[costs + 1].split()[-4:] == ["3.366", "3.236", "0.2066", "-"]
     assert lines[graphs + 1].split()[:4] == ["eng0_k24=0", "yes", "no", "-"]
+    assert lines[graphs].split()[-3:] == ["new", "data", "reason"] and "does not take native calls" in lines[graphs + 1]
     assert "20.17" in lines[graphs + 1] and "3.387 in 100" in lines[graphs + 1] and "16.8" in lines[graphs + 1]
+
+
+def test_a_study_of_a_gpu_tells_listing_beside_building_and_plans_at_other_sizes(capsys):
+    print_reuse(read_run_file((SHIPPED / "reuse" / "matmul_epilogue.zip").read_bytes()).run.reuse)
+    lines = capsys.readouterr().out.splitlines()
+    sizes, matrix = (next(i for i, line in enumerate(lines) if word in line) for word in ("list ms", "tuned at"))
+    assert lines[sizes + 1].split()[:7] == ["n=8", "static", "eng7_k24=41", "eng7_k24=35", "9", "19.23", "305.8"]
+    assert lines[matrix + 1].split() == ["n=8", "eng7_k24=35", "1.00x", "0.987x", "1.09x", "1.18x", "1.65x"]
+
+
+@pytest.mark.parametrize("times", [(1,), (1, 2)])
+def test_one_repetition_is_no_median(times, capsys):
+    print_reuse(Reuse(on_gpu=False, repeats=len(times), costs=()))
+    assert ("One fresh process each" in capsys.readouterr().out) is (len(times) == 1)
+
+
+def test_spaces_around_a_letter_are_no_part_of_it(studied, invoke, monkeypatch):
+    run, asked = read_run_file(studied.file.read_bytes()).run, []
+
+    def study(wanted, *_):
+        asked.append(wanted)
+        raise JobError("enough")
+
+    monkeypatch.setattr("engine.jobs.studying.study", study)
+    assert invoke("reuse", run.pipeline, "--target", "h200", "--sizes", " n = 8, 16").exit_code == 1
+    assert (asked[0].letter, list(asked[0].shapes)) == ("n", [8, 16])
 
 
 @pytest.mark.parametrize(
