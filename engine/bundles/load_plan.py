@@ -184,12 +184,17 @@ def read_manifest(members: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def import_cudnn(version: str) -> Any:
-    """The cudnn module. ``version``: of the cuDNN that would load the serialized plan, for the remedy."""
+    """The cudnn module with its library. ``version``: of the cuDNN that would load the serialized plan, for the
+    remedy."""
     remedy = f'pip install "nvidia-cudnn-frontend>=1.32,<2" "nvidia-cudnn-cu13=={version}.*"  (-cu12 for CUDA 12)'
     try:
         import cudnn
+
+        cudnn.backend_version_string()  # What imports without the library has no version.
     except ImportError as error:
         raise BundleError(f"the cudnn Python package cannot be imported ({error}). Install it: {remedy}") from None
+    except RuntimeError as error:
+        raise BundleError(f"the cudnn Python package finds no cuDNN ({_line(error)}) Install it: {remedy}") from None
     return cudnn
 
 
@@ -306,7 +311,7 @@ class Plan:
         for way, act in ways:
             try:
                 graph = act()
-            except (*_REFUSALS, self._cudnn.cudnnGraphNotSupportedError) as error:
+            except (*_REFUSALS, ImportError, self._cudnn.cudnnGraphNotSupportedError) as error:
                 reasons.append(f"{_WAYS[way]}: {_line(error)}")
                 continue
             if reasons:

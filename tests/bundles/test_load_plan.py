@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -219,6 +220,34 @@ def test_without_the_cudnn_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cudnn", None)
     with pytest.raises(loader.BundleError, match=r"pip install .*==1\.2\.3"):
         loader.import_cudnn("1.2.3")
+
+
+def test_where_the_cudnn_package_finds_no_library_it_says_what_to_install(monkeypatch):
+    def backend_version_string():
+        raise RuntimeError("Unable to find symbol cudnnGetVersion")
+
+    monkeypatch.setitem(sys.modules, "cudnn", SimpleNamespace(backend_version_string=backend_version_string))
+    with pytest.raises(loader.BundleError, match=r"finds no cuDNN \(Unable .* pip install .*==1\.2\.3"):
+        loader.import_cudnn("1.2.3")
+
+
+@pytest.mark.skipif("not without_gpu()", reason="says what it does without a GPU")
+def test_a_cudnn_package_without_what_its_own_heuristics_import_is_a_reason(members, tmp_path):
+    """As after ``pip install --no-deps``: the frontend's heuristics then end in an ImportError."""
+    code = """
+import cudnn
+def lacking(self, modes):
+    raise ModuleNotFoundError("No module named 'cuda'")
+cudnn.pygraph.create_execution_plans = lacking
+try:
+    load_plan("b.zip", properties=P)
+except BundleError as error:
+    print(json.dumps(str(error)))
+"""
+    plan = json.loads(members["plan-1.json"])
+    plan["recipe"] |= {"engine_id": 9999, "plan_name": "eng9999", "knobs": {"NO_SUCH_KNOB": 1}}
+    other = sealed({**members, "plan-1.json": json.dumps(plan).encode(), "plan-1.bin": b"junk"})
+    assert "Nor do the heuristics give a plan: No module named 'cuda'." in load_here(tmp_path, code, other)
 
 
 @pytest.mark.parametrize(
