@@ -33,11 +33,15 @@ def render_costs(reuse: Reuse) -> None:
 def render_shapes(shapes: DynamicShapes) -> None:
     """Many sizes of one letter."""
     st.subheader("Dynamic shapes", anchor="shapes")
+    cached = shapes.of(Way.CACHE)
+    shared = cached is not None and any(size.build_ms is not None for size in cached.sizes)
     if (figure := reuse_charts.builds_figure(shapes)) is not None:
-        said = f"Time to build at each {shapes.letter}; at the right the kernel cache's over each on its own"
+        beside = "; at the right the kernel cache's over each on its own" if shared else ""
+        said = f"Time to build at each {shapes.letter}{beside}"
         render_chart(prepared(figure, said), key="reuse-builds")
     if (figure := reuse_charts.speeds_figure(shapes)) is not None:
-        said = f"Time to run at each {shapes.letter}; at the right the kernel cache's plan over the best static one"
+        beside = "; at the right the kernel cache's plan over the best static one" if shared else ""
+        said = f"Time to run at each {shapes.letter}{beside}"
         render_chart(prepared(figure, said), key="reuse-speeds")
     for series in shapes.series:
         wrong = [str(size.size) for size in series.sizes if size.right is False]
@@ -72,20 +76,29 @@ def render_doctor() -> None:
         "What is a bundle worth on this machine? Is it whole, does it load, does its recipe still build the same plan, "
         f"and on a GPU: is it still right, and among the fastest? {NOT_ORIGIN}"
     )
-    file = st.file_uploader("Bundle (zip)", type="zip", key="bundle-file", max_upload_size=FILE_LIMIT >> 20)
+    file = st.file_uploader(
+        "Bundle (zip)", type="zip", key="bundle-file", max_upload_size=FILE_LIMIT >> 20, on_change=_forget
+    )
     trust = st.checkbox(
         "I trust where it comes from: load its plans, which hold code for the GPU", key="bundle-trust", value=False
     )
     if st.button("Examine", key="examine", icon=":material/stethoscope:", disabled=file is None) and file is not None:
-        st.session_state[_UNDER_WAY] = clinic().submit(file.getvalue(), trust)
+        st.session_state[_UNDER_WAY] = file.name, clinic().submit(file.getvalue(), trust)
     _render_examination()
+
+
+def _forget() -> None:
+    """What was said of one file is not said of the next."""
+    st.session_state.pop(_UNDER_WAY, None)
 
 
 @st.fragment(run_every=1)
 def _render_examination() -> None:
-    under_way: Future[Examination] | None = st.session_state.get(_UNDER_WAY)
-    if under_way is None:
+    asked: tuple[str, Future[Examination]] | None = st.session_state.get(_UNDER_WAY)
+    if asked is None:
         return
+    name, under_way = asked
+    st.markdown(f"**{escaped(name)}**")  # A file that the zone refuses leaves the one before it in place.
     if not under_way.done():
         st.info("In processes of their own: opening, then loading and building anew …", icon=":material/stethoscope:")
         return

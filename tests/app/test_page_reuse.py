@@ -121,6 +121,21 @@ def test_the_doctor_checks_integrity_alone_without_trust(bundle_bytes):
     assert "Only its integrity was checked" in read and "8 files" in read
 
 
+def test_what_the_doctor_said_of_one_file_is_not_said_of_the_next(bundle_bytes):
+    page = examined(opened("reuse"), bundle_bytes)
+    assert "**b.zip**" in texts(page)
+    page.file_uploader(key="bundle-file").set_value(("other.zip", b"junk", "application/zip")).run()
+    assert "Only its integrity was checked" not in texts(page)
+
+
+@pytest.mark.parametrize(("pipeline", "shared"), [("matmul", True), ("matmul_epilogue", False)])
+def test_ratios_are_promised_where_a_kernel_cache_gave_plans(pipeline, shared):
+    page = opened("reuse")
+    run = read_run_file((SHIPPED / "reuse" / f"{pipeline}.zip").read_bytes()).run
+    page.selectbox(key="reuse-choice").set_value(run.id).run()
+    assert ("at the right the kernel cache" in str(components(page, "chart"))) is shared
+
+
 def test_the_doctor_refuses_a_damaged_file(bundle_bytes):
     data = bytearray(bundle_bytes)
     data[len(data) // 2] ^= 4
