@@ -13,20 +13,21 @@
     const [type, tall] = large ? [17, Math.max(SMALLEST, innerHeight * 0.94 - taken)] : [12, height];
     for (let box = chart; box.tagName === "DIV"; box = box.parentElement) box.style.height = `${tall}px`;
     Plotly.relayout(chart, {
-      height: tall,
+      autosize: true, // as wide and as tall as its boxes
       "font.size": type, "yaxis.tickfont.size": type, "yaxis2.tickfont.size": type,
     });
     widths.forEach((width, i) => { if (width) Plotly.restyle(chart, { "line.width": width * (large ? 1.6 : 1) }, [i]); });
   };
+  const fit = () => document.querySelectorAll(".js-plotly-plot").forEach((chart) => grow(chart, at >= 0));
   const show = (next) => {
     at = next < 0 ? -1 : Math.min(next, slides.length - 1);
     document.body.classList.toggle("presenting", at >= 0);
     slides.forEach((slide, i) => slide.classList.toggle("shown", i === at));
-    document.querySelectorAll(".js-plotly-plot").forEach((chart) => grow(chart, at >= 0));
-    window.dispatchEvent(new Event("resize")); // charts take the room there is
+    fit();
     window.scrollTo(0, 0);
   };
   const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
+  window.addEventListener("resize", fit); // as when the screen is filled, or turned
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key.toLowerCase() === "p") show(at >= 0 ? -1 : 0);

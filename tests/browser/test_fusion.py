@@ -8,6 +8,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from app.fusion_html import saved_html
 from engine.runs.comparisons import FOLDER, keep
 from engine.runs.recordings import SHIPPED
 from tests.app.sample_fusions import K, comparison
@@ -16,6 +17,10 @@ from tests.browser.conftest import serving, settled
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 FITS = "() => document.querySelector('[data-testid=stMain]').scrollHeight <= innerHeight + 1"
 """Nothing of a slide is below the screen."""
+FILE_FITS = """() => {
+    const { scrollHeight, scrollWidth } = document.documentElement;
+    return scrollHeight <= innerHeight && scrollWidth <= innerWidth;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +115,29 @@ def test_the_saved_file_opens_offline_and_asks_nobody(kept, page, chromium, tmp_
     opened.set_viewport_size({"width": 1024, "height": 640})
     opened.keyboard.press("p")
     for _ in range(5):  # All but the tables.
-        opened.wait_for_function("() => document.documentElement.scrollHeight <= innerHeight")
+        opened.wait_for_function(FILE_FITS)
         opened.keyboard.press("ArrowRight")
     assert errors == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    context.close()
+
+
+def test_the_charts_of_the_saved_file_follow_the_window(chromium, tmp_path):
+    file = tmp_path / "fusion.html"
+    file.write_bytes(saved_html(comparison(), recorded=False))
+    context = chromium.new_context(offline=True, viewport={"width": 1100, "height": 640})
+    opened = context.new_page()
+    opened.goto(file.as_uri())
+    opened.wait_for_selector(".js-plotly-plot .main-svg")
+    opened.keyboard.press("p")
+    for _ in range(2):
+        opened.keyboard.press("ArrowRight")
+    opened.set_viewport_size({"width": 1800, "height": 1000})  # As when the screen is filled while presenting.
+    chart = "document.querySelector('.shown .js-plotly-plot .main-svg').getBoundingClientRect()"
+    opened.wait_for_function(f"() => {chart}.width > 1600 && {chart}.height > 700")
+    opened.wait_for_function(FILE_FITS)
+    opened.keyboard.press("Escape")
+    opened.set_viewport_size({"width": 400, "height": 800})
+    opened.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
     context.close()
 
 
