@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -34,6 +35,17 @@ def run_label(run: RunSummary) -> str:
     label += ", a study of reuse" if run.reuse else ""
     ended = "" if run.status is RunStatus.DONE else f" ({run.status})"
     return cleaned(f"{run.title}: {label}{ended}" if run.title else label + ended)
+
+
+def run_words(runs: Sequence[RunSummary]) -> dict[str, str]:
+    """The runs' labels, by id; those that read the same with the time of day and what each came to."""
+    labels = {run.id: run_label(run) for run in runs}
+    often = Counter(labels.values())
+    for run in runs:
+        if often[label := labels[run.id]] > 1:
+            came_to = "" if run.best_us is None else f", winner {fmt_us(run.best_us)}"
+            labels[run.id] = f"{label} · {run.started_at:%H:%M} UTC{came_to}"
+    return labels
 
 
 def here_label(cudnn: str, target: TargetInfo) -> str:

@@ -57,7 +57,7 @@ def render_source(asked: Asked) -> tuple[Shown | None, Provenance]:
     chosen = evidence.choose(runs, session.state().run, asked.target.info)
     # Planning here is what an address without a run means: then a run that is made later is opened.
     session.settle(run=session.state().run if chosen == HERE else chosen, target=asked.target.info.name)
-    words = distinct({run.id: evidence.run_label(run) for run in runs})
+    words = distinct(evidence.run_words(runs))
     words[HERE] = evidence.here_label(resources.cudnn_version(), asked.target.info)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         session.follow("source", chosen)

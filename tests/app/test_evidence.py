@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.evidence import HERE, choose, nearest_text, other_scalars, run_label, settle_run
+from app.evidence import HERE, choose, nearest_text, other_scalars, run_label, run_words, settle_run
 from app.links import ExploreState
 from engine.graph.pipelines import CATALOGUE
 from engine.records.run import RunStatus, Source, TargetInfo
@@ -64,6 +64,18 @@ def test_a_study_of_reuse_is_told_apart_from_a_sweep():
     run = studied_run()
     studied = summarize(run, map(brief, run.plans), Origin.RECORDING)
     assert run_label(studied) == "recorded on NVIDIA H200, cuDNN 9.19.0, 2026-01-02, a study of reuse"
+
+
+def test_runs_that_read_the_same_are_told_apart_by_when_and_what_they_came_to():
+    at = datetime(2026, 1, 2, 13, 58, tzinfo=UTC)
+    measured = summary(started_at=at)
+    planned = summary("2" * 32, started_at=at.replace(hour=14)).model_copy(update={"best_us": None})
+    label, own = run_label(measured), summary("3" * 32, Origin.OWN)
+    assert run_words([measured, planned, own]) == {
+        measured.id: f"{label} · 13:58 UTC, winner 10.0 µs",
+        planned.id: f"{label} · 14:58 UTC",
+        own.id: run_label(own),
+    }
 
 
 def test_a_bare_link_to_a_run_brings_the_runs_graph():
