@@ -66,6 +66,16 @@ def export_bundle(
         rule = "a bundle is made of runs, or of a pipeline that is planned now."
         raise invalid("RUN", " ".join(runs or ()), rule, "Give either RUN or --pipeline.")
     if pipeline is None:
+        planning = {
+            "-p": " ".join(parameter or ()),
+            "--dtype": dtype,
+            "--layout": layout,
+            "--sizes": sizes,
+            "--target": target,
+        }
+        if given := next((name for name, value in planning.items() if value), None):
+            rule = "a run has its graph and its GPU already."
+            raise invalid(given, planning[given], rule, "Leave it out, or plan anew with --pipeline.")
         parts = parts_of_runs(runs or [], plan, every_plan)
     else:
         with cancelling() as cancel:

@@ -82,6 +82,9 @@ def test_what_cudnn_refuses_gives_no_file(invoke, tmp_path):
     [
         ((), "Give either RUN or --pipeline"),
         (("SOME", "--pipeline", "matmul"), "Give either RUN or --pipeline"),
+        (("SOME", "--target", "b200"), "--target = b200: a run has its graph and its GPU already."),
+        (("SOME", "-p", "n=8", "--dtype", "fp16"), "-p = n=8: a run has its graph"),
+        (("SOME", "--sizes", "n=8"), "plan anew with --pipeline"),
         (("--pipeline", "nonsense"), "no pipeline of this name"),
         (("--pipeline", "matmul", "--target", "nonsense"), "no target of this name"),
         (("--pipeline", "matmul", "-p", "n=0"), "n = 0"),
