@@ -19,7 +19,7 @@ from app.theme import (
     fmt_us,
 )
 from engine.graph.roofline import roofline
-from engine.records.arithmetic import Arithmetic, arithmetic, seen_arithmetic
+from engine.records.arithmetic import arithmetic, seen_arithmetic
 from engine.records.constraints import Constraints
 from engine.records.plan import PlanRecord, Status
 from engine.records.run import RunKind, RunRecord
@@ -167,13 +167,9 @@ def _unlike(run: RunRecord, best: PlanRecord) -> str:
     the difference in speed."""
     mine = arithmetic(run.graph.io_dtype, best, run.options.data)
     theirs = seen_arithmetic(run.graph.io_dtype, run.baseline.accuracy, run.options.data) if run.baseline else None
-    if mine is None or theirs is None or _word(mine) == _word(theirs):
+    if mine is None or theirs is None or mine.word == theirs.word:
         return ""
-    return f", in {_word(theirs)}"
-
-
-def _word(found: Arithmetic) -> str:
-    return found.value.split(",")[0]
+    return f", in {theirs.word}"
 
 
 def _share(run: RunRecord, best_us: float) -> list[Figure]:
@@ -189,7 +185,7 @@ def _share(run: RunRecord, best_us: float) -> list[Figure]:
 def _multiplies(run: RunRecord, best: PlanRecord) -> list[Figure]:
     """What an fp32 graph's winner multiplies in: the first thing to know of its error, and of its speed."""
     found = arithmetic(run.graph.io_dtype, best, run.options.data)
-    return [] if found is None else [Figure("fp32 is multiplied in", _word(found), _TF32)]
+    return [] if found is None else [Figure("fp32 is multiplied in", found.word, _TF32)]
 
 
 def _unmeasured(run: RunRecord) -> Headline:

@@ -41,6 +41,11 @@ class Arithmetic(StrEnum):
     FLOAT32_NOTED = "float32, by its notes"
     UNKNOWN = "TF32 not excluded"
 
+    @property
+    def word(self) -> str:
+        """Without how it is known."""
+        return self.value.split(",")[0]
+
 
 def arithmetic(io_dtype: DataType, plan: PlanRecord, data: DataKind = DataKind.NORMAL) -> Arithmetic | None:
     """What a plan of an fp32 graph multiplies in: by its error where it was measured (on this kind of ``data``) and is

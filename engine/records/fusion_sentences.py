@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from engine.records.arithmetic import seen_arithmetic
 from engine.records.attribution import Cause, steps
 from engine.records.fusion import FusionRecord, Version, VersionKind
 from engine.records.intervals import intervals
@@ -73,7 +74,7 @@ def sentences(record: FusionRecord) -> tuple[str, ...]:
     if best is None:
         why = f": {record.fused_refusal.message}" if record.fused_refusal else "."
         return (f"cuDNN runs no fused version of this graph here{why}", *failed)
-    said = [*([ONE] if record.single else _already(best, rivals)), *_lost_and_tied(rivals)]
+    said = [*([ONE] if record.single else _already(best, rivals)), *_lost_and_tied(rivals), *_unlike(record, best)]
     open_ = [one for one in rivals if not one.ties]
     eager = next((one for one in open_ if one.other.kind is VersionKind.EAGER), None)
     if eager is not None and eager.ratio > 1:
@@ -110,6 +111,21 @@ def _lost_and_tied(rivals: tuple[Comparison, ...]) -> list[str]:
         how = "the times are within 1 % or 0.1 µs" if alike else "the times cannot be told apart"
         said.append(f"Fused by cuDNN it is no faster than {names}: {how}.")
     return said
+
+
+def _unlike(record: FusionRecord, best: Version) -> list[str]:
+    """Versions of an fp32 graph that multiply in something else than the fused one, by their errors: no small part of
+    the difference in speed."""
+    mine = seen_arithmetic(record.graph.io_dtype, best.accuracy)
+    timed = [(v, seen_arithmetic(record.graph.io_dtype, v.accuracy)) for v in record.versions if v.timings]
+    others = [(v, found) for v, found in timed if found is not None and found is not mine]
+    if mine is None or not others:
+        return []
+    names = listing([f"“{version.kind.words}”" for version, _ in others])
+    return [
+        f"Not all of the difference is fusing: “{best.kind.words}” multiplies fp32 in {mine.word} (TF32 keeps 10 bits "
+        f"of mantissa), {names} in {others[0][1].word}."
+    ]
 
 
 def _against(record: FusionRecord, best: Version) -> list[str]:

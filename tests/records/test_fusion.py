@@ -260,6 +260,24 @@ def test_a_win_is_said_with_its_shares():
     assert said[2] == "Its hardest rival is torch.compile: fused is 2.00x faster."
 
 
+def test_versions_of_an_fp32_graph_that_multiply_in_something_else_are_named_before_any_gain():
+    graph = pipeline("matmul_epilogue").graph({"dtype": "fp32"})
+    one = RIGHT.model_copy(update={"elements": 10_000, "tolerance": 6e-3})
+    plain, tf32 = ((one.model_copy(update={"max_rel": error}),) for error in (3e-6, 1.5e-3))
+    made = record(FULL, graph=graph)
+    torch = tuple(v.model_copy(update={"accuracy": plain if v.kind.is_torch else tf32}) for v in made.versions)
+    alike = tuple(v.model_copy(update={"accuracy": tf32}) for v in made.versions)
+    said = sentences(made.model_copy(update={"versions": torch}))
+    assert said[0] == (
+        "Not all of the difference is fusing: “cuDNN fused, tuned” multiplies fp32 in TF32 (TF32 keeps 10 bits of "
+        "mantissa), “torch eager, operation by operation”, “torch eager, as one writes it” and “torch.compile” in "
+        "float32."
+    )
+    assert "3.33x faster than torch eager" in said[1]
+    for same in (made.model_copy(update={"versions": alike}), record(FULL)):
+        assert not any("TF32" in text for text in sentences(same))
+
+
 def test_a_loss_comes_first():
     made = record({**FULL, K.FLASH: 20.0}, name="sdpa")
     said = sentences(made)
