@@ -85,13 +85,17 @@ def _wins(hot: Verdict) -> str:
 
 def _leads(hot: Verdict, winner: PlanRecord) -> Figure:
     """Who wins, or how many tie."""
-    sure = hot.intervals[winner.key]
-    time = microseconds(sure.median, (sure.high - sure.low) / 2)
-    interval = sure.words
+    time, interval = _time(hot, winner), hot.intervals[winner.key].words
     if len(hot.tie_set) == 1:
         return Figure("Winner", time, f"{winner.plan_name}, {interval}")
     beside = f"{winner.plan_name}, chosen for {hot.reason}, {interval}"
     return Figure(f"{len(hot.tie_set)} plans tie", time, beside)
+
+
+def _time(hot: Verdict, plan: PlanRecord) -> str:
+    """A plan's hot median, with as many digits as its interval supports where it has one."""
+    sure = hot.intervals.get(plan.key)
+    return fmt_us(hot_us(plan)) if sure is None else microseconds(sure.median, (sure.high - sure.low) / 2)
 
 
 def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, name: str, unlike: str) -> str:
@@ -101,9 +105,9 @@ def _compared(run: RunRecord, hot: Verdict, best_us: float, torch: float | None,
     if pick is not None and pick.key in hot.tie_set:
         parts.append(f"the heuristics' first pick {'wins' if pick.key == hot.winner else 'ties'}")
     elif pick is not None and pick.key in hot.intervals:
-        us = hot.intervals[pick.key].median
+        ratio = fmt_ratio(hot.intervals[pick.key].median / best_us)
         meets = "takes" if hot.constraints.admit(pick) else "does not meet the constraints, and takes"
-        parts.append(f"the heuristics' first pick {meets} {fmt_ratio(us / best_us)} the time of {best} ({fmt_us(us)})")
+        parts.append(f"the heuristics' first pick {meets} {ratio} the time of {best} ({_time(hot, pick)})")
     elif pick is not None:
         parts.append(f"the heuristics' first pick ended as {_status(pick)}")
     if torch is not None:
@@ -136,7 +140,8 @@ def _versus(run: RunRecord, hot: Verdict, best_us: float, torch: float | None, n
     if pick is not None:
         us = hot_us(pick)
         stands = "wins" if pick.key == hot.winner else "ties" if pick.key in hot.tie_set else _beside(us, best_us, hot)
-        figures.append(Figure("Heuristics' first pick", fmt_us(us), f"{pick.plan_name}, {stands or _status(pick)}"))
+        beside = f"{pick.plan_name}, {stands or _status(pick)}"
+        figures.append(Figure("Heuristics' first pick", _time(hot, pick), beside))
     if torch is not None:
         outcome = {"wins": f": {name} wins", "ties": ": no difference that matters"}
         ending = outcome.get(_stands(torch, best_us), "")

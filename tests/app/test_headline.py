@@ -27,7 +27,7 @@ def test_a_win_over_both():
     sentence = said([ok_plan(1, 100.0, modes={"A": 0}), ok_plan(2, 50.0, modes={"A": 1})]).sentence
     assert sentence == (
         "eng2 wins hot with 50.00 µs (95 % interval 49.50 to 50.50 µs); the next plan takes 2.00x as long. "
-        "The heuristics' first pick takes 2.00x the time of the best (100 µs); "
+        "The heuristics' first pick takes 2.00x the time of the best (100.0 µs); "
         "torch eager takes 2.60x the time of the best (130 µs)."
     )
 
@@ -54,6 +54,11 @@ def test_a_first_pick_that_does_not_meet_the_constraints_is_no_loss_of_the_winne
         in said.sentence
     )
     assert said.figures[1].beside == "eng1, 0.800x the time of the best that meets the constraints"
+
+
+def test_a_first_pick_that_wins_reads_as_long_in_both_places():
+    leads, pick, *_ = said([ok_plan(1, 90.5, modes={"A": 0}), ok_plan(2, 150.0)]).figures
+    assert (leads.label, leads.value, pick.value) == ("Winner", "90.50 µs", "90.50 µs")
 
 
 def test_plans_that_tie_are_said_to_tie():
