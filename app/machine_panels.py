@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, fmt_bytes
 from engine.jobs.snapshots import JobSnapshot
 from engine.machine.libraries import LibraryReport
@@ -53,19 +54,20 @@ def render_gpus(gpus: Sequence[GpuInfo]) -> None:
     st.dataframe(pd.DataFrame(rows), hide_index=True)
 
 
-def libraries_frame(report: LibraryReport) -> pd.DataFrame:
+def libraries_table(report: LibraryReport) -> Table:
     """One row a library: its version, how that is known, whether it is fit, and where it lies."""
     rows = [
-        {
-            "library": library.name,
-            "version": library.version or NOTHING,
-            "known from": library.known_by,
-            "state": f"✗ {library.problem}" if library.problem else "✓ loads",
-            "path": library.path or NOTHING,
-        }
+        (
+            library.name,
+            library.version or NOTHING,
+            library.known_by,
+            f"✗ {library.problem}" if library.problem else "✓ loads",
+            library.path or NOTHING,
+        )
         for library in report.libraries
     ]
-    return pd.DataFrame(rows)
+    columns = tuple(map(Column, ("library", "version", "known from", "state", "path")))
+    return Table("Libraries a plan needs", columns, tuple(Row(row[0], tuple(map(Cell, row))) for row in rows))
 
 
 def versions_frame(report: LibraryReport, driver: str | None) -> pd.DataFrame:

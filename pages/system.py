@@ -8,6 +8,7 @@ from app import machine_panels as panels
 from app import session
 from app.notices import escaped
 from app.resources import resources
+from app.table_view import render_table
 from engine.jobs.inspection import inspect_machine
 from engine.machine.gpus import list_gpus
 from engine.machine.libraries import LibraryReport
@@ -52,7 +53,7 @@ with versions:
     st.dataframe(panels.versions_frame(found, gpus[0].driver if gpus else None), hide_index=True)
 with libraries:
     st.subheader("Libraries a plan needs", anchor="libraries")
-    st.dataframe(panels.libraries_frame(found), hide_index=True, height="content")
+    render_table(panels.libraries_table(found).prepared(), key="libraries-table", height=800)
 if st.button("Look again", icon=":material/refresh:"):
     report.clear()
     st.rerun()
