@@ -37,11 +37,11 @@ def _ulp(value: float | None) -> str:
 ROWS: tuple[Row, ...] = (
     ("max. absolute error", "|got - want|", lambda one: fmt_error(one.max_abs)),
     ("max. relative error", "|got - want| over |want|, or over the rms if larger", lambda one: fmt_error(one.max_rel)),
+    ("… that passes (tolerance)", "the largest that is still right", lambda one: fmt_error(one.tolerance)),
     ("error relative to the norm", "norm of the error over the reference's", lambda one: fmt_error(one.rel_norm)),
     ("max. error in ulp", "in the type's spacing at |want|, or at the rms if larger", lambda one: _ulp(one.max_ulp)),
     ("NaN / Inf / never written", "how many elements", _counts),
     ("not finite, wrongly", "NaN or infinite where the reference is finite", _wrongly),
-    ("tolerance", "the max. relative error that passes", lambda one: fmt_error(one.tolerance)),
 )
 """Label, what it means, and how it reads."""
 

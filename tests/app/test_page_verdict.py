@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from app.passport import passport_html
 from engine.records.gpu_state import GpuState
 from engine.records.options import SweepOptions
 from engine.records.passport import Repeatability
@@ -145,6 +148,12 @@ def test_the_passport_says_what_repeats_and_stands_beside_torch():
     assert "Tolerance: rounding a result to bf16" in said
     for text in ("error relative to the norm", "1.0e-3", "4.0e-3", "max. error in ulp", "torch eager"):
         assert text in said
+
+
+def test_the_passport_says_which_error_the_tolerance_is_of():
+    run = run_of([ok_plan(1, 80.0, accuracy=(accuracy(2e-3),))])
+    labels = re.findall(r"<td title=[^>]*>([^<]*)<", passport_html(run, run.plans[0]))
+    assert labels[labels.index("max. relative error") + 1] == "… that passes (tolerance)"
 
 
 def test_the_options_of_a_sweep_answer_every_wrong_field_beside_it():
