@@ -47,7 +47,7 @@ def list_runs(
             run.cudnn,
             "recording" if run.recorded else run.origin,
             f"{run.started_at:%Y-%m-%d %H:%M}",
-            run.status,
+            f"{run.status}, a study of reuse" if run.reuse else run.status,
             run.best_name,
             number(run.best_us),
             number(run.speedup_vs_first_pick),

@@ -117,6 +117,8 @@ def test_listing_by_pipeline_and_for_people(invoke, run_file):
     people = invoke("runs", "list").stdout.splitlines()
     assert people[0].split()[:4] == ["run", "pipeline", "shape", "gpu"]
     assert any("imported" in line and "matmul" in line for line in people)
+    studies = [run["id"][:12] for run in answer(invoke("runs", "list", "--json"))["runs"] if run["reuse"]]
+    assert studies == [line.split()[0] for line in people if "done, a study of reuse" in line]
 
 
 @pytest.mark.cudnn
