@@ -216,6 +216,19 @@ def test_pieces_that_do_not_fit_are_told(ready):
     assert found[0].message == "too large" and found[0].timings is None and found[1].timings
 
 
+def test_a_mask_that_does_not_fit_ends_eager_alone(ready, monkeypatch):
+    session, made, pieces = ready("sdpa")
+
+    def full(made, device):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(lineup_module, "constants", full)
+    asked = (VersionKind.EAGER, VersionKind.UNFUSED, VersionKind.TUNED)
+    eager, *others = contest(session, made, lineup(session, made, asked, pieces, FUSED), RULE, 0, lambda kind: None)
+    assert "does not fit: CUDA out of memory" in eager.message and eager.timings is None
+    assert all(version.timings for version in others)
+
+
 def test_what_torch_lays_out_otherwise_is_brought_in_order_for_a_plan(small, cpu_buffers, monkeypatch):
     """A piece in torch whose result has other strides than the plan that reads it was built for."""
     spec = small("conv_bias_relu", layout="nhwc")

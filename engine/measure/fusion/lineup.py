@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from engine.graph.cost import cost
 from engine.graph.cutting import Cut
@@ -12,6 +14,7 @@ from engine.graph.idioms import calls, calls_bytes
 from engine.measure.fusion.contest import Entrant
 from engine.measure.fusion.torch_versions import (
     COMPILE_MODES,
+    Run,
     compiled,
     constants,
     idiomatic,
@@ -20,7 +23,7 @@ from engine.measure.fusion.torch_versions import (
 )
 from engine.measure.fusion.unfused import Unfused
 from engine.measure.fusion_kinds import FUSED
-from engine.measure.session import Session
+from engine.measure.session import Session, describe
 from engine.records.fusion import VersionKind
 
 
@@ -47,9 +50,7 @@ def lineup(
     pieces = ", ".join(piece.label for piece in made.pieces)
     for kind in kinds:
         if kind is VersionKind.EAGER:
-            given = {**values, **constants(made, session.device.torch_device)}
-            run = operation_by_operation(made, given)
-            yield Entrant(kind, run, pieces, bytes_moved=total.unfused_bytes)
+            yield Entrant(kind, _by_pieces(session, made), pieces, bytes_moved=total.unfused_bytes)
         elif kind is VersionKind.IDIOMATIC:
             yield Entrant(kind, idiomatic(spec, values), steps, bytes_moved=calls_bytes(spec), cut=False)
         elif kind in COMPILE_MODES:
@@ -68,16 +69,25 @@ def lineup(
             yield Entrant(kind, with_backend(spec, values, kind), steps, bytes_moved=moved, cut=cut)
 
 
-def _cannot(message: str) -> Callable[[], dict[int, Any]]:
+def _by_pieces(session: Session, made: Cut) -> Run:
+    """Torch, piece by piece; where what only the pieces have does not fit, a call that says so."""
+    try:
+        own = constants(made, session.device.torch_device)
+    except torch.OutOfMemoryError as error:
+        return _cannot(f"what only the pieces read does not fit: {describe(error)[:300]}")
+    return operation_by_operation(made, {**session.buffers.values, **own})
+
+
+def _cannot(message: str) -> Run:
     def run() -> dict[int, Any]:
         raise RuntimeError(message)
 
     return run
 
 
-def _late(session: Session, made: Cut, mode: str | None) -> Callable[[], dict[int, Any]]:
+def _late(session: Session, made: Cut, mode: str | None) -> Run:
     """Compiled when it is called first, so that importing the compiler counts as compiling."""
-    known: list[Callable[[], dict[int, Any]]] = []
+    known: list[Run] = []
 
     def run() -> dict[int, Any]:
         if not known:
