@@ -11,7 +11,7 @@ from app.fusion_roofline import roofline_figure
 from app.fusion_tables import growth_table, steps_table
 from app.table_view import Table
 from engine.records.fusion import FusionRecord, VersionKind
-from engine.records.wording import several
+from engine.records.wording import listing, several
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ def charts(record: FusionRecord) -> tuple[Chart, ...]:
     found = []
     if (figure := waterfall_figure(record)) is not None:
         caption = (
-            "Each bar is what one step saves, or costs; the last one is what is left. Steps that are called estimated "
-            "split a measured difference."
+            "Each bar is what one step saves, or costs; the last is what is left, with the whole factor. Steps that "
+            "are called estimated split a measured difference."
         )
         found.append(Chart("From eager to fused", figure, caption, steps_table(record)))
     if (figure := growth_figure(record)) is not None:
         caption = " ".join(
             (
-                "The graph grown by one operation at a time: what each adds when fused (the faster of first pick and "
-                "tuned), and as a piece of its own.",
+                "The graph grown by one operation at a time. At the right what each adds, fused (the faster of first "
+                "pick and tuned) / as a piece of its own.",
                 *(f"The piece “{piece}” runs in torch{how}: cuDNN refuses it alone." for piece, how in _torch(record)),
                 "Every stage is measured for itself, at its own clock.",
             )
@@ -50,6 +50,8 @@ def charts(record: FusionRecord) -> tuple[Chart, ...]:
             "from unfused to fused. What stays in the L2 between kernels may stand above the slanted line. The dots' "
             "numbers stand under “Every version”."
         )
+        if unplaced := [v.kind.words for v in record.versions if v.timings and not v.bytes_moved]:
+            caption += f" What moves in {listing([f'“{words}”' for words in unplaced])} is not known: no dot."
         found.append(Chart("Roofline", figure, caption))
     return tuple(found)
 

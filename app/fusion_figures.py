@@ -45,7 +45,7 @@ def waterfall_figure(record: FusionRecord) -> go.Figure | None:
         *({"key": f"step{i}", "plan_name": _step_name(step)} for i, step in enumerate(found)),
         {"key": "end", "plan_name": end},
     ]
-    readings = [fmt_us(first), *(_step_text(step) for step in found), fmt_us(last)]
+    readings = [fmt_us(first), *(_step_text(step) for step in found), f"{fmt_us(last)}  {fmt_ratio(first / last)}"]
     hover = [f"{start}: {fmt_us(first)}", *map(_step_hover, found), f"in the end: {fmt_us(last)}"]
     ends = [(0.0, first), *((step.after_us, step.before_us) for step in found), (0.0, last)]
     traces = [_bars("measured version", [ends[0], ends[-1]], [0, len(rows) - 1], theme.OTHER_COLOUR)]
@@ -97,9 +97,7 @@ def growth_figure(record: FusionRecord) -> go.Figure | None:
             points(name, rows, at, [v or 0.0 for v in values], hover, {"color": colour, "size": 11, "symbol": symbol})
         )
     readings = [added(fused, i) + " / " + added(unfused, i) for i in range(len(rows))]
-    axis = value_axis(
-        "GPU time, hot (µs); at the right what the operation adds, fused / unfused", 0, max(known), log=False
-    )
+    axis = value_axis("GPU time, hot (µs)", 0, max(known), log=False)
     return rows_figure(rows, traces, axis, readings, None)
 
 

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 from app.fusion_charts import Chart, charts
 from app.fusion_drawing import after_svg, before_svg
 from app.fusion_tables import launches_table, versions_table
-from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines
+from app.fusion_words import METHOD, bytes_sentence, environment_facts, provenance_of, refusal_lines
 from app.graph_nodes import cleaned
 from app.table_view import Table
 from app.theme import CHART_CONFIG, LINE_COLOUR
@@ -125,18 +125,7 @@ def _figure(figure: go.Figure) -> str:
 
 
 def _environment(record: FusionRecord) -> str:
-    environment, gpu = record.environment, record.environment.gpu
-    facts = [
-        ("GPU", gpu.name if gpu else record.target.gpu_name),
-        ("driver", gpu.driver if gpu and gpu.driver else "–"),
-        ("cuDNN", f"{environment.cudnn_backend}, frontend {environment.cudnn_frontend}"),
-        ("torch", environment.torch or "–"),
-        ("CUDA", environment.cuda or "–"),
-        ("graph", record.graph.graph_id),
-        ("parameters", " ".join(f"{k}={v}" for k, v in record.parameters.items() if v) or "defaults"),
-        ("seed", str(record.seed)),
-        ("when", f"{record.started_at:%Y-%m-%d %H:%M} UTC"),
-    ]
+    facts = environment_facts(record)
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(cleaned(value))}</td></tr>" for name, value in facts)
     return f"<table>{rows}</table>"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
+import streamlit as st
+
 from app.links import differing
 from app.own_graph import pick_kept
 from engine.graph.pipelines import CATALOGUE
@@ -13,9 +15,19 @@ from engine.runs.comparisons import Kept
 
 def choose(kept: tuple[Kept, ...]) -> Kept | None:
     """The comparison that is picked, None for a graph alone. The address names it, and so does the list."""
-    by_id = {one.record.id: one for one in sorted(kept, key=_order)}
+    by_id = _by_id(kept)
     words = {key: one.record.label for key, one in by_id.items()}
     return by_id.get(pick_kept("fusion", "comparison", words, _first(by_id)))
+
+
+def presented(kept: tuple[Kept, ...]) -> Kept | None:
+    """The comparison that the address names, else what a bare one shows; None where it names no such."""
+    by_id = _by_id(kept)
+    return by_id.get(st.query_params.get("comparison", _first(by_id)))
+
+
+def _by_id(kept: tuple[Kept, ...]) -> dict[str, Kept]:
+    return {one.record.id: one for one in sorted(kept, key=_order)}
 
 
 def _first(by_id: Mapping[str, Kept]) -> str:

@@ -4,6 +4,7 @@ in the saved file they are the same."""
 from __future__ import annotations
 
 from app.fusion_figures import added, end_names, fused_us, unfused_us
+from app.fusion_words import environment_facts
 from app.table_view import Cell, Column, Row, Table
 from app.theme import NOTHING, fmt_bytes, fmt_error, fmt_number, fmt_ratio, fmt_us
 from engine.records.attribution import steps
@@ -37,6 +38,12 @@ def versions_table(record: FusionRecord) -> Table:
     )
     rows = tuple(Row(version.kind.value, _cells(version, record)) for version in record.versions)
     return Table("Every version of the graph, with its times and costs", columns, rows)
+
+
+def environment_table(record: FusionRecord) -> Table:
+    """What it was measured on, and of what."""
+    rows = tuple(Row(name, (Cell(name), Cell(value))) for name, value in environment_facts(record))
+    return Table("What it was measured on", (Column("what"), Column("which")), rows)
 
 
 def launches_table(record: FusionRecord) -> Table:

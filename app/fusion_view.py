@@ -14,7 +14,7 @@ from app import comparing, job_view
 from app.chart_view import prepared, render_chart
 from app.fusion_charts import charts
 from app.fusion_html import drawings_html, pair_html
-from app.fusion_tables import launches_table, versions_table
+from app.fusion_tables import environment_table, launches_table, versions_table
 from app.fusion_words import METHOD, bytes_sentence, provenance_of, refusal_lines
 from app.graph_nodes import cleaned
 from app.notices import escaped
@@ -115,6 +115,7 @@ def render_method(record: FusionRecord) -> None:
     with st.expander("How it was measured", icon=":material/straighten:"):
         for text in (*METHOD, *refusal_lines(record.pieces)):
             st.markdown(escaped(text))
+        render_table(environment_table(record).prepared(), key="fusion-environment")
     with st.expander("What the profiler counted", icon=":material/format_list_numbered:"):
         render_table(launches_table(record).prepared(), key="fusion-launches")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.theme import Provenance, fmt_bytes, fmt_date, fmt_ratio
+from app.theme import NOTHING, Provenance, fmt_bytes, fmt_date, fmt_ratio
 from engine.graph.cost import Cost
 from engine.records.fusion import FusionRecord, PieceRecord
 from engine.records.wording import several
@@ -17,13 +17,14 @@ METHOD = (
     "calling thread.",
     "Kernels are counted by the profiler. Bytes that must move are computed: what each cuDNN graph and each call of "
     "torch reads and writes at least once; what the kernels of one call pass to each other (a bias that is spread out "
-    "first, an amax in two steps) is not in them. Bandwidth is these bytes over the hot time; caches may hold some of "
-    "them.",
+    "first, an amax in two steps) is not in them. Of compiled code and of torch's math attention they are not known. "
+    "Bandwidth is these bytes over the hot time; caches may hold some of them.",
     "Unfused is the same graph cut into the smallest graphs that cuDNN takes, the heuristics' first pick for each, "
     "with tensors of the I/O type between them; a piece that cuDNN refuses alone runs in torch. The tuned plan was "
     "chosen by samples of its own, apart from those shown.",
     "Each stage of the growing graph is measured for itself, its fused and unfused versions in turns. Between "
     "stages the clock may differ: compare within a stage first.",
+    "Torch runs with its own defaults: without cudnn.benchmark, and fp32 matrices in float32 where cuDNN may use TF32. "
     "torch.compile runs without CUDA graphs of its own, for every hot time is taken from one made here. Its first call "
     "stands apart; max-autotune compiles second, in a process that the first has warmed up.",
     "What fusing saves is measured; its split is an estimate from the same run. Launches: kernels removed, times the "
@@ -52,6 +53,22 @@ def refusal_lines(pieces: Sequence[PieceRecord]) -> list[str]:
         f"{piece.label} runs in torch, for cuDNN refuses it alone: {piece.refusal.message}"
         for piece in pieces
         if piece.refusal is not None
+    ]
+
+
+def environment_facts(record: FusionRecord) -> list[tuple[str, str]]:
+    """What it was measured on, and of what."""
+    environment, gpu = record.environment, record.environment.gpu
+    return [
+        ("GPU", gpu.name if gpu else record.target.gpu_name),
+        ("driver", gpu.driver if gpu and gpu.driver else NOTHING),
+        ("cuDNN", f"{environment.cudnn_backend}, frontend {environment.cudnn_frontend}"),
+        ("torch", environment.torch or NOTHING),
+        ("CUDA", environment.cuda or NOTHING),
+        ("graph", record.graph.graph_id),
+        ("parameters", " ".join(f"{k}={v}" for k, v in record.parameters.items() if v) or "defaults"),
+        ("seed", str(record.seed)),
+        ("when", f"{record.started_at:%Y-%m-%d %H:%M} UTC"),
     ]
 
 

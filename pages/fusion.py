@@ -19,8 +19,7 @@ found = comparisons()
 listed = found.listed()
 
 if view.presenting():
-    wanted = st.query_params.get("comparison", listed[0].record.id if listed else "")
-    shown = next((kept for kept in listed if kept.record.id == wanted), None)
+    shown = fusion_inputs.presented(listed)
     if shown is not None:
         view.render_presented(shown)
         st.stop()

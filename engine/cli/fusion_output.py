@@ -29,6 +29,7 @@ def print_fusion(record: FusionRecord) -> None:
             ("graph", record.graph.graph_id),
             ("measured on" if record.versions else "planned for", where),
             ("cuDNN", f"{environment.cudnn_backend}, frontend {environment.cudnn_frontend}"),
+            *([("torch", environment.torch)] if environment.torch else []),
         ]
     )
     for text in sentences(record):

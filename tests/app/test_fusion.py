@@ -17,7 +17,7 @@ from app.fusion_drawing import after_svg, before_svg
 from app.fusion_figures import growth_figure, waterfall_figure
 from app.fusion_html import pair_html, saved_html, table_html
 from app.fusion_roofline import roofline_figure
-from app.fusion_tables import growth_table, steps_table, versions_table
+from app.fusion_tables import environment_table, growth_table, steps_table, versions_table
 from app.fusion_words import bytes_sentence, provenance_of
 from app.theme import fmt_bytes, fmt_number, fmt_us
 from engine.graph.cost import cost
@@ -116,7 +116,7 @@ def test_the_waterfall_has_the_record_s_steps():
     assert "tuning" in figure.layout.yaxis.ticktext
     hover = " ".join(figure.data[[trace.mode for trace in figure.data].index("markers")].hovertext)
     assert all(step.estimate in hover for step in found)
-    assert (figure.layout.yaxis2.ticktext[0], figure.layout.yaxis2.ticktext[-1]) == ("100 µs", "30.0 µs")
+    assert (figure.layout.yaxis2.ticktext[0], figure.layout.yaxis2.ticktext[-1]) == ("100 µs", "30.0 µs  3.33x")
     assert any(t.name and t.name.startswith("torch.compile, max-autotune 58") for t in figure.data)
     json.dumps(drawing(figure), allow_nan=False)
 
@@ -149,7 +149,7 @@ def test_the_waterfall_calls_nothing_fused_that_is_not():
     assert list(unfused.layout.yaxis.ticktext)[-1] == K.UNFUSED.words
     tuned = waterfall_figure(comparison(hot={K.FIRST_PICK: None}))
     assert list(tuned.layout.yaxis.ticktext)[-1] == K.TUNED.words
-    assert tuned.layout.yaxis2.ticktext[-1] == "30.0 µs"
+    assert tuned.layout.yaxis2.ticktext[-1] == "30.0 µs  3.33x"
 
 
 def test_one_operation_is_not_drawn_as_fused():
@@ -305,8 +305,9 @@ def test_a_kept_comparison_is_shown_with_its_losses_first(home):
     written = texts(app)
     assert written.index("torch SDPA, flash is 1.50x faster") < written.index("3.33x faster than torch eager")
     assert "kept here, measured on NVIDIA H200" in str([element.proto for element in app.main])
-    causes, table, launches = tables(app)
+    causes, table, facts, launches = tables(app)
     assert [row[0] for row in causes] == [step.cause.value for step in steps(record)]
+    assert ["seed", "0"] in facts
     assert len(table) == len(record.versions)
     assert len(launches) == sum(len(version.launches) for version in record.versions)
     assert len(components(app, "chart")) == 2  # no growth: one operation
@@ -371,6 +372,33 @@ def test_presenting_shows_one_figure_at_a_time_and_keys_turn_the_page(home):
         app.query_params["slide"] = nonsense
         app.run()
         assert not app.exception
+
+
+def test_an_address_without_a_comparison_presents_what_the_page_shows(home):
+    shown = opened("fusion").query_params["comparison"]
+    app = opened("fusion", present="1")
+    record = next(kept.record for kept in Comparisons(None).listed() if kept.record.id == shown)
+    assert record.what in components(app, "fusion")[-1]["html"]
+
+
+def test_what_was_measured_on_what_is_said_on_the_page_too(home):
+    record = comparison(parameters={"m": "512"})
+    environment = record.environment.model_copy(update={"torch": "2.11.0+cu130"})
+    record = record.model_copy(update={"environment": environment})
+    facts = {row.cells[0].text: row.cells[1].text for row in environment_table(record).rows}
+    assert facts["torch"] == "2.11.0+cu130" and facts["parameters"] == "m=512" and facts["seed"] == "0"
+    own = saved_html(record, recorded=False).decode()
+    assert all(f"<tr><th>{name}</th><td>{value}</td></tr>" in own for name, value in facts.items())
+    keep(record, home)
+    assert any(["torch", "2.11.0+cu130"] in rows for rows in tables(opened("fusion")))
+
+
+def test_what_has_no_dot_in_the_roofline_is_named():
+    captions = {chart.title: chart.caption for chart in charts(comparison("sdpa"))}
+    none = f"What moves in “{K.COMPILED.words}” and “{K.AUTOTUNED.words}” is not known: no dot."
+    assert captions["Roofline"].endswith(none)
+    known = comparison(hot={K.COMPILED: None, K.AUTOTUNED: None})
+    assert "not known" not in {chart.title: chart.caption for chart in charts(known)}["Roofline"]
 
 
 def test_a_broken_file_and_a_nonsense_address_are_told(home):

@@ -196,7 +196,7 @@ def test_the_page_shows_it(home, name):
     record = from_bytes((SHIPPED / FOLDER / f"{name}.json").read_bytes(), name)
     headings = [line for line in texts(app).splitlines() if line.startswith("#### ")]
     assert headings == [f"#### {sentences(record)[0]}"]
-    table = tables(app)[-2]
+    table = tables(app)[-3]
     assert [row[1] for row in table] == [fmt_us(us) for us in raw.hot.values()]
     assert len(components(app, "chart")) == (2 if "sdpa" in name else 3)
 

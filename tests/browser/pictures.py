@@ -18,7 +18,7 @@ WIDTH = 1400
 PICTURES = {
     "explore.png": ("/", "light", 0, 1640),
     "plan.png": ("/?pipeline=matmul_epilogue", "dark", 1418, 2478),
-    "fusion.png": ("/fusion?comparison=d8e8f94a9ec3483da216fdfb685d31fa", "light", 0, 1424),
+    "fusion.png": ("/fusion?comparison=d8e8f94a9ec3483da216fdfb685d31fa", "light", 0, 1510),
 }
 """File: page, colour scheme, and from where to where down the page."""
 
