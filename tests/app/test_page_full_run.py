@@ -43,7 +43,7 @@ def test_the_verdict_and_every_finding_stand_on_the_page(link):
     for sentence in (
         "imported, measured on NVIDIA H200, cuDNN 9.19.0, 2026-01-02",
         f"3 plans tie hot at 80.00 to 80.37 µs; {NAME} is chosen among them for the smallest workspace.",
-        "The heuristics' first pick takes 1.28x the time of the best (102 µs)",
+        "The heuristics' first pick takes 1.28x the time of the best (102.5 µs)",
         "torch eager takes 1.64x the time of the best (131 µs)",
         f"The winner changes: hot {NAME}, cold eng10",
         "The difference is confirmed: in a fresh process, in turns,",
