@@ -15,7 +15,8 @@ from app.judged import Judged
 from app.passport import passport_html
 from app.plan_facts import plan_facts
 from app.sampled import REGIME_WORDS, samples_frame
-from app.samples_chart import samples_figure
+from app.samples_chart import samples_figure, samples_table
+from app.table_view import render_table
 from app.theme import fmt_us
 from engine.bundles.export import bundle, default_plan, file_name
 from engine.graph.errors import InvalidInput
@@ -60,6 +61,15 @@ def render_plan(shown: Shown, plan: PlanRecord, regime: Regime) -> None:
     st.html(facts_html(plan.plan_name, facts) + passport_html(shown.run, plan))
     if chart := _samples(*shown.cache_key, plan.key, regime, plan):
         render_chart(chart, key="samples")
+        _render_samples_table(plan, regime)
+
+
+def _render_samples_table(plan: PlanRecord, regime: Regime) -> None:
+    """The chart of samples as a table, folded away, and not made before anybody asks for it."""
+    panel = st.expander("The samples as a table", key="samples-panel", on_change="rerun")
+    if panel.open and plan.timings is not None:
+        with panel:
+            render_table(samples_table(samples_frame(plan.timings), regime).prepared(), key="samples-table")
 
 
 @st.cache_resource(show_spinner=False, max_entries=512)

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.plan_rows import LEGEND, segments
+from app.table_view import Cell, Column, Row, Table
 
 HELD = "clocks held down"
 
@@ -38,6 +39,18 @@ def samples_figure(samples: pd.DataFrame, regime: str = "hot") -> go.Figure | No
     }
     middle = segments(f"median {theme.fmt_us(median)}", [ends], [(median, median)], line=line)
     return go.Figure({"data": [*traces, middle], "layout": layout})
+
+
+def samples_table(samples: pd.DataFrame, regime: str = "hot") -> Table:
+    """What the chart shows of a regime, sample by sample."""
+    part = samples[samples["regime"] == regime]
+    stated = bool(part["state"].any())
+    columns = (Column("sample", "in the order taken", number=True), Column("µs", "per execution", number=True))
+    rows = []
+    for order, us, state in zip(part["order"].tolist(), part["us"].tolist(), part["state"], strict=True):
+        cells = (Cell(str(order), order), Cell(theme.fmt_number(us, 4), us))
+        rows.append(Row(str(order), (*cells, Cell(state or theme.NOTHING)) if stated else cells))
+    return Table("Samples", (*columns, Column("GPU meanwhile")) if stated else columns, tuple(rows))
 
 
 def _dots(name: str, part: pd.DataFrame, colour: str) -> dict[str, Any]:

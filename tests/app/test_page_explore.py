@@ -26,7 +26,7 @@ from engine.runs.recordings import Recordings
 from engine.runs.store import Store, StoreError
 from engine.runs.summary import Origin, brief, summarize
 from tests.app.pages import ROOT, alerts, components, fields, fill, opened, tables, tell, texts
-from tests.app.sample_runs import run_of, wide_run
+from tests.app.sample_runs import ok_plan, run_of, wide_run
 
 pytestmark = [pytest.mark.app, pytest.mark.usefixtures("home")]
 SHIPPED = ROOT / "engine" / "plans" / "gpu_properties"
@@ -277,6 +277,16 @@ def test_a_broken_properties_file_is_answered_and_the_target_stays(data, says):
     assert page.selectbox(key="target").value == "h200"
     assert len(alerts(page)) == 1
     assert says in alerts(page)[0]
+
+
+def test_the_samples_of_the_chosen_plan_are_a_table_too():
+    run = keep(run_of([ok_plan(1, 80.0)]))
+    assert len(tables(opened(**link_to(run)))) == 1, "only of plans until somebody asks"
+    samples = tables(opened(session={"samples-panel": True}, **link_to(run)))[1]
+    taken = run.plans[0].timings.hot.values
+    assert [(number, float(us)) for number, us, *_ in samples] == [
+        (str(number), pytest.approx(us, rel=1e-3)) for number, us in enumerate(taken.tolist())
+    ]
 
 
 def test_without_a_gpu_the_sweep_button_says_why_it_is_off():
